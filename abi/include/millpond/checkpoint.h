@@ -1,0 +1,61 @@
+/* checkpoint/1: a save of several stores and ranks that counts as one. The order on every rank of
+ * the group:
+ *
+ *   save_begin(group) -> save_to(store, save_id) for each store -> wait -> save_commit(group)
+ *
+ * Runtime calls: every rank of the group takes part, also one that has failed or has no store. Each
+ * does a fixed number of allgather rounds: save_begin 1, save_commit 2, load_commit 1 (none where
+ * the group has one rank). */
+#ifndef MILLPOND_CHECKPOINT_H_
+#define MILLPOND_CHECKPOINT_H_
+
+#include "plugin.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#define MILLPOND_EXT_CHECKPOINT_1 "checkpoint/1"
+
+/* 32 lower-case hexadecimal digits (128 random bits made by rank 0) and a zero. */
+typedef struct millpond_save_id {
+  char text[40];
+} millpond_save_id;
+
+#define MILLPOND_SAVE_NONE 0u
+#define MILLPOND_SAVE_WRITING 1u
+#define MILLPOND_SAVE_WRITTEN 2u
+#define MILLPOND_SAVE_FAILED 3u
+
+typedef struct millpond_save_progress {
+  millpond_header header; /* MILLPOND_TYPE_SAVE_PROGRESS */
+  uint32_t state;         /* MILLPOND_SAVE_* of the store's last save */
+  uint32_t reserved;
+  uint64_t bytes_done;
+  uint64_t bytes_total;
+} millpond_save_progress;
+
+typedef struct millpond_ext_checkpoint {
+  millpond_header header; /* MILLPOND_TYPE_EXT_CHECKPOINT */
+  /* Makes <path>/<save id>/ and agrees on its name. Leftovers of killed attempts under `path` are
+   * reclaimed. */
+  int32_t (*save_begin)(millpond_runtime* runtime, millpond_group group, millpond_str path,
+                        millpond_save_id* save_id, millpond_status* status);
+  /* Progress of the store's newest save; never blocks. */
+  int32_t (*poll)(millpond_store* store, millpond_save_progress* progress, millpond_status* status);
+  /* Until the store's newest save is written, or failed (then its status). */
+  int32_t (*wait)(millpond_store* store, millpond_status* status);
+  /* Gives up the store's save in flight; what it wrote is removed. OK when there is none. */
+  int32_t (*cancel)(millpond_store* store, millpond_status* status);
+  /* COMMIT.json's rename, if every rank wrote all of its stores; else nothing counts and every rank
+   * gets the same verdict. The older save ids under `path` are removed afterwards. */
+  int32_t (*save_commit)(millpond_runtime* runtime, millpond_group group, millpond_str save_id,
+                         millpond_status* status);
+  /* Installs what load_from with MILLPOND_IO_STAGE staged, on all stores of all ranks or on none.
+   */
+  int32_t (*load_commit)(millpond_runtime* runtime, millpond_group group, millpond_status* status);
+} millpond_ext_checkpoint;
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* MILLPOND_CHECKPOINT_H_ */

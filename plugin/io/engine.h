@@ -1,0 +1,98 @@
+// Asynchronous transfers between pinned memory and files. One thread at a time uses an engine.
+// Reads and writes share one queue. Engines know nothing of tiles.
+#ifndef MILLPOND_PLUGIN_IO_ENGINE_H_
+#define MILLPOND_PLUGIN_IO_ENGINE_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace millpond::plugin {
+
+// One transfer. The submitter keeps it alive and its memory untouched until a reap returned it.
+// Offset, memory and bytes are multiples of 4096 where the file was opened with O_DIRECT.
+struct Transfer {
+  enum class Kind : std::uint8_t { kRead, kWrite };
+  Kind kind = Kind::kRead;
+  int fd = -1;
+  std::uint64_t offset = 0;
+  std::byte* memory = nullptr;
+  std::uint64_t bytes = 0;
+  std::uint64_t tag = 0;  // the submitter's
+  const char* path = "";  // for messages; outlives the transfer
+
+  // The result, valid after reap. error 0: all bytes were moved.
+  int error = 0;           // errno
+  std::uint64_t done = 0;  // bytes moved
+};
+
+// What moves bytes: io_uring, a pool of threads, or a test's engine that fails on purpose. A raw
+// engine reports each attempt as the kernel answered it: short counts and EINTR, EAGAIN included.
+class RawEngine {
+ public:
+  virtual ~RawEngine() = default;
+  virtual const char* name() const = 0;     // "io_uring", "io_uring_plain", "threads"
+  virtual std::uint32_t depth() const = 0;  // attempts that may be in flight
+  // Queues one attempt; at most depth() are in flight. `attempt` lives until completed.
+  virtual void start(Transfer* attempt) = 0;
+  virtual void flush_submissions() = 0;  // hands everything queued to the kernel; batched
+  // Fills `completed`; waits until one is there or the deadline passed. result: error, done of each
+  // attempt.
+  virtual std::size_t complete(std::span<Transfer*> completed,
+                               std::chrono::steady_clock::time_point deadline) = 0;
+  // Memory that transfers will use; called when nothing is in flight. Failing to register is not an
+  // error (degrade).
+  virtual void use_memory(std::byte* region, std::uint64_t bytes) = 0;
+  // Files may be registered lazily; forget(fd) before it is closed.
+  virtual void forget(int fd) = 0;
+};
+
+// The engine that the pipeline uses: continues short transfers (with O_DIRECT from the aligned-down
+// offset), retries EINTR and EAGAIN until the timeout, cuts transfers at 1 GiB, counts, and gives
+// every transfer a deadline.
+class Engine {
+ public:
+  // timeout: for one transfer to finish. An overdue transfer comes back with ETIMEDOUT exactly
+  // once, but its memory stays owned by the kernel: owned_bytes() says how much until the late
+  // completion arrives.
+  Engine(std::unique_ptr<RawEngine> raw, std::chrono::milliseconds timeout);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const char* name() const;
+  void use_memory(std::byte* region, std::uint64_t bytes);  // nothing may be in flight
+  void forget(int fd);
+  // Never blocks and never allocates beyond what reserve() set aside: what exceeds the depth waits
+  // inside.
+  void submit(Transfer* transfer);
+  // Up to completed.size() finished transfers. wait: block until at least one is there, if any is
+  // in flight.
+  std::size_t reap(std::span<Transfer*> completed, bool wait);
+  std::uint64_t in_flight() const;  // submitted and not yet reaped
+  std::uint64_t owned_bytes()
+      const;  // memory that timed-out transfers may still write to or read from
+  // True when the kernel owns nothing any more; waits up to `timeout`.
+  bool drain_owned(std::chrono::milliseconds timeout);
+  // Room for this many transfers in flight or waiting; called outside steps.
+  void reserve(std::size_t transfers);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+struct EngineChoice {
+  std::unique_ptr<RawEngine> raw;
+  std::string reason;  // one line for the log: what was chosen and why not better
+};
+// kind: "auto", "io_uring", "threads". Throws Error where a named engine cannot be had; "auto"
+// degrades.
+EngineChoice make_raw_engine(const std::string& kind, std::uint32_t queue_depth);
+
+}  // namespace millpond::plugin
+
+#endif  // MILLPOND_PLUGIN_IO_ENGINE_H_

@@ -1,0 +1,162 @@
+// Moves tiles between files, the host tier and the work that is done on them, all stages at once on
+// different tiles. One pipeline a runtime; its stores share the tier, the engine and the threads.
+// Everything that touches streamed state goes through visit(): a step, the first initialisation,
+// refresh, state/1, a save's reading and a load's writing.
+//
+// All of it runs on the thread inside the ABI call; the pool helps with checksums and updates.
+// Between calls transfers may still be in flight in the kernel; the next call of any store of the
+// runtime picks their results up.
+#ifndef MILLPOND_PLUGIN_PIPELINE_PIPELINE_H_
+#define MILLPOND_PLUGIN_PIPELINE_PIPELINE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "millpond/error.hpp"
+#include "millpond/report.h"
+#include "plugin/core/thread_pool.h"
+#include "plugin/io/engine.h"
+#include "plugin/io/scratch.h"
+#include "plugin/layout/plan.h"
+
+namespace millpond::plugin {
+
+class Pipeline;
+
+// One store's streamed state: plan, scratch files, block sums, which tiles have moments, which are
+// in the tier. Created and destroyed while the pipeline is settled. Only the pipeline changes it.
+class StreamedState {
+ public:
+  // `uid` seeds the block sums with bucket, segment and block index (checkpoint/block_sum.h).
+  // `files` by bucket, each file_bytes long. verify: check sums at fetch.
+  StreamedState(Plan plan, std::string uid, std::vector<Fd> files, std::vector<std::string> paths,
+                bool verify);
+  ~StreamedState();
+  StreamedState(const StreamedState&) = delete;
+  StreamedState& operator=(const StreamedState&) = delete;
+
+  const Plan& plan() const;
+  const std::string& uid() const;
+  bool moments_present(std::uint32_t tile) const;
+  // Sums of the blocks as they are in the file; complete after Pipeline::flush.
+  std::span<const std::uint64_t> sums(std::uint32_t bucket, std::uint32_t segment) const;
+  int fd(std::uint32_t bucket) const;
+  // The error of a transfer that was in flight when a call returned; set once, cleared by
+  // destroying the state.
+  const std::optional<Error>& failure() const;
+  std::uint64_t tier_tiles() const;  // K, set by Pipeline::plan_tier
+
+ private:
+  friend class Pipeline;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// A tile in memory, as work sees it. Valid from TileWork::start until the tile was returned by
+// finished().
+struct TileView {
+  std::uint32_t index = 0;
+  const Tile* tile = nullptr;
+  const Plan* plan = nullptr;
+  std::byte* memory = nullptr;
+  bool moments_present =
+      false;           // kUpdate and kOverwrite: set it when exp_avg and exp_avg_sq were made
+  bool dirty = false;  // kUpdate: set it when anything was changed
+
+  std::byte* segment(std::uint32_t s) const { return memory + tile->memory_offset[s]; }
+  // Block `b` of the tile, 0-based, of segment s.
+  std::byte* block(std::uint32_t s, std::uint64_t b) const {
+    return segment(s) +
+           b * kernels::block_bytes(plan->options.storage[s], plan->options.block_elements);
+  }
+};
+
+enum class Access : std::uint8_t {
+  kRead,       // bytes are fetched, nothing changes
+  kUpdate,     // bytes are fetched; what is marked dirty goes back
+  kOverwrite,  // nothing is fetched; the work makes the main segment, and moments if it sets
+               // moments_present. The memory it gets is zeroed.
+};
+
+// What is done on tiles. On a device, start enqueues upload, kernel and download; on the CPU it
+// does the work.
+class TileWork {
+ public:
+  virtual ~TileWork() = default;
+  virtual std::uint32_t capacity() const { return 1; }  // tiles started and not finished
+  virtual void start(TileView* tile) = 0;
+  // A started tile whose memory is final; NULL when none is (and !wait) or none is started.
+  virtual TileView* finished(bool wait) = 0;
+};
+
+// For synchronous work given as a function.
+template <typename Function>
+class CallOnTile final : public TileWork {
+ public:
+  explicit CallOnTile(Function function) : function_(std::move(function)) {}
+  void start(TileView* tile) override {
+    function_(*tile);
+    done_ = tile;
+  }
+  TileView* finished(bool) override { return std::exchange(done_, nullptr); }
+
+ private:
+  Function function_;
+  TileView* done_ = nullptr;
+};
+
+struct PipelineOptions {
+  std::uint64_t host_memory_bytes = 0;   // cap of the region; 0: as much as the plan can use
+  std::uint64_t ring_bytes = 256 << 20;  // the ring is max(4 places, this), at most all places
+};
+
+class Pipeline {
+ public:
+  Pipeline(const PipelineOptions& options, Engine& engine, ThreadPool& pool);
+  ~Pipeline();
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  // Divides the region anew among these stores: flushes everything, maps min(cap, what the plans
+  // can use), gives each store its K in proportion to its tiles. Throws Error(E_MEMORY) naming the
+  // option when fewer than 2 places fit. Only outside steps. With no stores the region is unmapped.
+  void plan_tier(std::span<StreamedState* const> stores);
+
+  // Runs work over these tiles (indices ascending). The order alternates from visit to visit for
+  // kUpdate; others ascend. Tiles not named are not touched, except that they may leave the tier
+  // for room. At the end K tiles at most stay, dirty. Throws the first error of work or of a
+  // transfer after everything started has come to rest; with kUpdate and kOverwrite the state is
+  // then not to be trusted (the caller poisons). figures may be NULL.
+  void visit(StreamedState& state, std::span<const std::uint32_t> tiles, Access access,
+             TileWork& work, millpond_step_figures* figures);
+
+  // Every dirty tile of the state is in its file, and nothing of it is in flight. The tiles stay in
+  // the tier, clean.
+  void flush(StreamedState& state);
+  // Nothing of any store is in flight; errors stay in failure() of their states.
+  void settle();
+  // Forgets the state's tiles in the tier without writing them; waits for what is in flight.
+  void discard(StreamedState& state);
+
+  // Flush everything, unmap the region (phase/1), and map it again.
+  void suspend();
+  void resume();
+
+  std::uint64_t host_bytes() const;
+  std::uint32_t places() const;
+  std::uint32_t ring_places() const;
+  std::uint64_t place_bytes() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace millpond::plugin
+
+#endif  // MILLPOND_PLUGIN_PIPELINE_PIPELINE_H_
