@@ -1,0 +1,142 @@
+// What a process has once: options, host callbacks, scratch directories, engine, threads, pipeline,
+// and the stores. The unit of everything atomic: verdict, poison, save, commit, load.
+//
+// Every member but forked() and the constructor runs under a Call (call.h): one thread at a time.
+#ifndef MILLPOND_PLUGIN_STORE_RUNTIME_H_
+#define MILLPOND_PLUGIN_STORE_RUNTIME_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "millpond/checkpoint.h"
+#include "millpond/error.hpp"
+#include "millpond/report.h"
+#include "plugin/core/host.h"
+#include "plugin/core/thread_pool.h"
+#include "plugin/io/engine.h"
+#include "plugin/io/scratch.h"
+#include "plugin/options/options.h"
+#include "plugin/pipeline/pipeline.h"
+#include "plugin/store/file_reaper.h"
+
+namespace millpond::plugin {
+
+class Store;
+
+// A save that save_begin opened and save_commit has not closed. save_to adds to it: a store that
+// wrote everything, or the first failure.
+struct OpenSave {
+  std::string path;  // the checkpoint's base directory
+  std::string id;    // 32 hexadecimal digits
+  millpond_group group{};
+  struct Written {
+    std::string uid;
+    std::string manifest_digest;  // XXH3-128 of manifest.json, 32 hexadecimal digits
+  };
+  std::vector<Written> written;
+  std::optional<Error> failure;
+};
+
+class Runtime {
+ public:
+  // Takes no scratch directory yet: those, and the pipeline's memory, come with the first bind.
+  // Throws where the engine that the options name cannot be had.
+  Runtime(const millpond_host_api& api, Options options, std::uint32_t minor);
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  // Destroys everything that the kernel does not hold any more, within about io_timeout_s. What it
+  // still holds is leaked on purpose (memory and descriptors): the bytes of it. 0: nothing leaked.
+  // Afterwards only the destructor may be called.
+  std::uint64_t shut_down();
+
+  std::uint32_t minor() const { return minor_; }
+  const Options& options() const { return options_; }
+  Host& host() { return host_; }
+  Engine& engine() { return *engine_; }
+  ThreadPool& pool() { return *pool_; }
+  Pipeline& pipeline();  // made by ensure_resources
+  bool has_pipeline() const { return pipeline_ != nullptr; }
+  const std::string& engine_reason() const { return engine_reason_; }
+
+  // Scratch directories and the pipeline, at the first bind. Throws, and can be tried again.
+  void ensure_resources();
+
+  // A state without contents for a plan: files reserved in the scratch directories so that their
+  // bytes balance. Throws Error(E_NO_SPACE) with needed and free bytes; nothing is left behind.
+  std::unique_ptr<StreamedState> make_state(const Plan& plan, const std::string& uid);
+  // Forgets a state: waits for its transfers, drops its tiles, closes its files in the background.
+  void retire_state(std::unique_ptr<StreamedState> state);
+  // Divides the tier among the states of all stores, `extra` (may be NULL) included and `without`
+  // (may be NULL) left out. Flushes everything.
+  void plan_tier(StreamedState* extra, const StreamedState* without);
+  // Bytes reserved for a state by scratch directory, in the directories' order.
+  std::vector<std::uint64_t> bytes_by_root(const StreamedState& state) const;
+  const std::vector<std::unique_ptr<ScratchRoot>>& roots() const { return roots_; }
+
+  Store& create_store(std::string_view uid);  // Error(E_ARGUMENT, "uid")
+  void destroy_store(Store* store);
+  const std::vector<std::unique_ptr<Store>>& stores() const { return stores_; }
+
+  // Runtime calls with a group. One, one, two and one allgather rounds, none for a group of one.
+  void agree(millpond_group group);                                       // agree.cc
+  std::string save_begin(millpond_group group, const std::string& path);  // commit_rounds.cc
+  void save_commit(millpond_group group, const std::string& save_id);     // commit_rounds.cc
+  void load_commit(millpond_group group);                                 // commit_rounds.cc
+  std::optional<OpenSave>& open_save() { return open_save_; }
+
+  // phase/1
+  void suspend(std::uint64_t flags);
+  void resume();
+  bool suspended() const { return suspended_; }
+
+  void figures(millpond_runtime_figures* figures);
+
+  bool forked() const;  // the caller is a child of the process that made this
+
+ private:
+  friend class Call;
+  void poison_all(const std::string& why);
+  std::uint64_t drain();
+
+  std::uint32_t minor_;
+  Options options_;
+  Host host_;
+  pid_t pid_;
+  std::mutex mutex_;
+  std::atomic<std::thread::id> inside_{};  // the thread that is inside a call
+
+  // In order of construction: what is below may use what is above.
+  std::string engine_reason_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<FileReaper> reaper_;
+  std::vector<std::unique_ptr<ScratchRoot>> roots_;
+  std::unique_ptr<Pipeline> pipeline_;
+  std::vector<std::unique_ptr<Store>> stores_;
+  // Which root holds which file of a state, by bucket.
+  struct Placement {
+    const StreamedState* state = nullptr;
+    std::vector<std::uint32_t> root;
+  };
+  std::vector<Placement> placements_;
+  std::vector<std::uint64_t> reserved_;  // by root
+  std::string memory_choice_;            // how the cap of the host memory came about
+  std::optional<OpenSave> open_save_;
+  bool suspended_ = false;
+  bool tier_suspended_ = false;
+};
+
+}  // namespace millpond::plugin
+
+#endif  // MILLPOND_PLUGIN_STORE_RUNTIME_H_

@@ -1,0 +1,173 @@
+// One streamed optimizer on one rank: its shards, their state and counters, and what may be called
+// when.
+//
+//   unbound           held_ NULL, or parked: state of an earlier bind that the next one takes over
+//   bound             held_ set, the host's pointers in work_
+//   poisoned          beside either: step, save_to, refresh_main refuse until load_from
+//   suspended         of the whole runtime (phase/1)
+//
+// All members run on the thread inside an ABI call (call.h), but for SaveProgress.
+#ifndef MILLPOND_PLUGIN_STORE_STORE_H_
+#define MILLPOND_PLUGIN_STORE_STORE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millpond/checkpoint.h"
+#include "millpond/error.hpp"
+#include "millpond/host.h"
+#include "millpond/report.h"
+#include "plugin/device/work.h"
+#include "plugin/guard/profile.h"
+#include "plugin/pipeline/pipeline.h"
+
+namespace millpond::plugin {
+
+class Runtime;
+
+// State that outlives a bind: the streamed bytes, and whose they are. Profile, plan and counters
+// all go by shard index.
+struct HeldState {
+  Profile profile;  // as bound: identities, groups, topology
+  std::unique_ptr<StreamedState> streamed;
+  std::vector<std::uint64_t> steps;  // completed steps of each shard
+  std::uint64_t completed = 0;       // completed steps of the store, skipped ones not counted
+};
+
+// The newest save of a store. Written by save_to, read by checkpoint/1's poll from any thread.
+struct SaveProgress {
+  std::atomic<std::uint32_t> state{MILLPOND_SAVE_NONE};
+  std::atomic<std::uint64_t> done{0};
+  std::atomic<std::uint64_t> total{0};
+  std::atomic<bool> cancel{
+      false};  // asked for by another thread: save_to gives up at its next beat
+};
+
+// What load_from verified and has not installed yet (MILLPOND_IO_STAGE): a state of its own in new
+// files, with the live profile's shard order.
+struct StagedLoad {
+  std::unique_ptr<StreamedState> streamed;
+  std::vector<std::uint64_t> steps;
+  std::uint64_t completed = 0;
+  bool write_model = true;  // not MILLPOND_IO_KEEP_MODEL
+  millpond_stream stream{};
+};
+
+class Store {
+ public:
+  Store(Runtime& runtime, std::string uid);
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  Runtime& runtime() { return runtime_; }
+  const std::string& uid() const { return uid_; }
+  bool bound() const { return bound_; }
+  bool poisoned() const { return poison_.has_value(); }
+  StreamedState* streamed() { return held_ == nullptr ? nullptr : held_->streamed.get(); }
+  StreamedState* staged_state() { return staged_ ? staged_->streamed.get() : nullptr; }
+
+  // bind.cc. `report` receives the serialized BindReport whenever the guard judged.
+  void bind(const millpond_bind_args& args, const std::vector<millpond_shard_pointers>& pointers);
+  const std::string& report() const { return report_; }
+  void unbind();
+
+  // step.cc. True: skipped. `groups` in any order.
+  bool step(const millpond_step_args& args, const std::vector<millpond_group_step>& groups);
+  // refresh.cc
+  void refresh_main(const millpond_refresh_args& args);
+
+  // save.cc. Writes this store below <path>/<save id>/ and adds itself to runtime().open_save() (or
+  // its failure there). The tier may be unmapped while the runtime is suspended: after
+  // pipeline().flush (skipped when suspended: then everything is flushed) it reads the files with
+  // TileReader (tile_reader.h), not through visit().
+  void save_to(const millpond_io_args& args);
+  // load.cc. Verifies everything into runtime().make_state(plan, uid), then install_load(), or
+  // leaves it in staged_ with MILLPOND_IO_STAGE. A refusal changes nothing.
+  void load_from(const millpond_io_args& args);
+
+  // install.cc. The staged state becomes the live one: counters too, model parameters := rounded
+  // mains unless the load said no; the poison goes. Throws only while it writes model parameters
+  // (the store is poisoned then).
+  void install_load(StagedLoad load);
+  void stage_load(StagedLoad load);  // replaces an older one
+  std::optional<StagedLoad> take_staged();
+  void drop_staged();
+
+  // state.cc (state/1)
+  void read_state(std::uint64_t shard_id, std::uint32_t segment, std::uint64_t begin,
+                  std::uint64_t count, float* values);
+  void write_state(std::uint64_t shard_id, std::uint32_t segment, std::uint64_t begin,
+                   std::uint64_t count, const float* values);
+  std::uint64_t get_step(std::uint64_t shard_id);
+  void set_step(std::uint64_t shard_id, std::uint64_t step);
+
+  // figures.cc (report/1)
+  void last_step(millpond_step_figures* figures) const { *figures = figures_; }
+  void plan_figures(millpond_plan_figures* figures) const;
+
+  SaveProgress& save_progress() { return save_progress_; }
+  const std::optional<Error>& save_failure() const { return save_failure_; }
+
+  // Poison and the verdict that agree collects.
+  void poison(const std::string& why);
+  void notice_failure();  // of a transfer that was in flight between calls: poisons
+  const std::optional<Error>& verdict() const { return verdict_; }
+  void clear_verdict() { verdict_.reset(); }
+  // Throw Error(E_STATE) or Error(E_POISONED) with what to do.
+  void require_state(const char* operation) const;  // bound, or parked state is there
+  void require_bound(const char* operation) const;
+  void require_healthy(const char* operation);
+  void require_awake(const char* operation) const;
+
+  // Gives up the streamed state (destroy, shut down).
+  void drop_state();
+  HeldState* held() { return held_.get(); }
+
+ private:
+  friend class Binding;
+  std::uint32_t shard_index(std::uint64_t shard_id, const char* operation) const;
+  void check_step(const millpond_step_args& args, const std::vector<millpond_group_step>& groups);
+  void check_gradients(const millpond_step_args& args);
+  void choose_scalars(const std::vector<millpond_group_step>& groups, float grad_scale);
+  void list_tiles();
+  void count_step();
+  void write_models(millpond_stream stream);
+
+  Runtime& runtime_;
+  std::string uid_;
+  bool bound_ = false;
+  std::unique_ptr<HeldState> held_;
+  std::optional<std::string> poison_;  // why
+  std::optional<Error> verdict_;       // the failure that the next agree tells
+  std::string report_;
+  millpond_step_figures figures_{};
+
+  // While bound. Sized at bind: a step allocates nothing.
+  kernels::Variant variant_ = kernels::Variant::kHost;
+  std::unique_ptr<Device> device_;
+  StepWork work_;
+  struct Gradient {
+    const void* pointer = nullptr;
+    kernels::Element element = kernels::Element::kFp32;
+    bool active = false;
+  };
+  std::vector<Gradient> gradients_;         // of this step, by shard
+  std::vector<const void*> last_grads_;     // of the last bind or accepted step
+  std::vector<std::uint32_t> group_of_;     // by shard: index in profile.groups
+  std::vector<std::uint32_t> given_group_;  // by profile group: index in the step's groups
+  std::vector<std::uint32_t> order_;        // shards by (group, next step)
+  std::vector<std::uint32_t> tiles_;        // of this step
+
+  SaveProgress save_progress_;
+  std::optional<Error> save_failure_;
+  std::optional<StagedLoad> staged_;
+};
+
+}  // namespace millpond::plugin
+
+#endif  // MILLPOND_PLUGIN_STORE_STORE_H_
