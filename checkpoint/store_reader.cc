@@ -1,0 +1,176 @@
+#include "checkpoint/store_reader.h"
+
+#include <algorithm>
+#include <span>
+
+#include "checkpoint/block_sum.h"
+#include "checkpoint/digest.h"
+#include "checkpoint/saves.h"
+#include "checkpoint/strict_json.h"
+#include "millpond/error.hpp"
+
+namespace millpond::checkpoint {
+namespace {
+
+constexpr const char* kDamaged = "The file was damaged or replaced: use another checkpoint";
+
+// The entry used longest ago.
+template <typename Entries>
+auto& oldest(Entries& entries) {
+  return *std::min_element(entries.begin(), entries.end(),
+                           [](const auto& a, const auto& b) { return a.used < b.used; });
+}
+
+}  // namespace
+
+StoreReader::StoreReader(FileSystem& fs, const std::string& save_id, const StoreRecord& record)
+    : fs_(fs), directory_(save_id + "/" + record.uid) {
+  const std::string path = directory_ + "/" + kManifestName;
+  if (record.manifest_bytes > kMaxJsonBytes) {
+    throw Error(MILLPOND_E_CORRUPT, "load", "the commit names a manifest of an impossible size")
+        .path(path)
+        .want(kMaxJsonBytes, record.manifest_bytes);
+  }
+  const std::unique_ptr<File> file = open_sized(kManifestName, record.manifest_bytes);
+  std::string text(record.manifest_bytes, '\0');
+  file->read(0, std::as_writable_bytes(std::span(text)));
+  if (const std::string found = digest(text); found != record.manifest_digest) {
+    throw Error(
+        MILLPOND_E_CORRUPT, "load",
+        "the manifest has the digest " + found + ", COMMIT.json says " + record.manifest_digest)
+        .path(path)
+        .at(0)
+        .remedy(kDamaged);
+  }
+  manifest_ = parse_manifest(text, path);
+  if (manifest_.uid != record.uid) {
+    throw Error(MILLPOND_E_CORRUPT, "load", "the manifest is of store " + manifest_.uid).path(path);
+  }
+  seed_ = uid_seed(manifest_.uid);
+  sums_.resize(manifest_.buckets.size());
+  for (std::uint32_t b = 0; b < manifest_.buckets.size(); ++b) {
+    geometry_.push_back(geometry_of(manifest_, b));
+    open_sized(bucket_file_name(b), geometry_[b].file_bytes);
+    read_sums(b);
+  }
+}
+
+std::unique_ptr<File> StoreReader::open_sized(const std::string& name, std::uint64_t bytes) {
+  const std::string path = directory_ + "/" + name;
+  std::unique_ptr<File> file = fs_.open(path);
+  if (const std::uint64_t size = file->size(); size != bytes) {
+    throw Error(MILLPOND_E_CORRUPT, "load",
+                size < bytes ? "the file is cut short" : "the file is longer than it was written")
+        .path(path)
+        .at(std::min(size, bytes))
+        .want(bytes, size)
+        .remedy(kDamaged);
+  }
+  return file;
+}
+
+void StoreReader::read_sums(std::uint32_t bucket) {
+  const std::string name = sums_file_name(bucket);
+  const std::unique_ptr<File> file = open_sized(name, geometry_[bucket].sums * 8);
+  sums_[bucket].resize(geometry_[bucket].sums);
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(sums_[bucket]));
+  if (!bytes.empty()) file->read(0, bytes);
+  const std::string found = digest({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (found != manifest_.buckets[bucket].sums_digest) {
+    throw Error(MILLPOND_E_CORRUPT, "load",
+                "the sums have the digest " + found + ", the manifest says " +
+                    manifest_.buckets[bucket].sums_digest)
+        .path(directory_ + "/" + name)
+        .at(0)
+        .remedy(kDamaged);
+  }
+}
+
+std::uint64_t StoreReader::total_bytes() const {
+  std::uint64_t total = 0;
+  for (const BucketGeometry& geometry : geometry_) total += geometry.file_bytes;
+  return total;
+}
+
+bool StoreReader::moments_present(std::uint32_t shard) const {
+  const ShardRecord& record = manifest_.shards[shard];
+  return record.flat_begin != record.flat_end && manifest_.buckets[record.bucket].moments_present;
+}
+
+File& StoreReader::bucket_file(std::uint32_t bucket) {
+  const auto found = std::find_if(files_.begin(), files_.end(),
+                                  [&](const OpenFile& open) { return open.bucket == bucket; });
+  OpenFile& open = found != files_.end() ? *found : oldest(files_);
+  if (open.bucket != bucket) {
+    open.bucket = UINT32_MAX;
+    open.file = open_sized(bucket_file_name(bucket), geometry_[bucket].file_bytes);
+    open.bucket = bucket;
+  }
+  open.used = ++clock_;
+  return *open.file;
+}
+
+const StoreReader::CachedBlock& StoreReader::block(std::uint32_t bucket, std::uint32_t segment,
+                                                   std::uint64_t block) {
+  const auto found = std::find_if(cache_.begin(), cache_.end(), [&](const CachedBlock& cached) {
+    return cached.bucket == bucket && cached.segment == segment && cached.block == block;
+  });
+  CachedBlock& cached = found != cache_.end() ? *found : oldest(cache_);
+  cached.used = ++clock_;
+  if (found != cache_.end()) return cached;
+
+  cached.bucket = UINT32_MAX;  // until its bytes are known to be right
+  cached.bytes.resize(kernels::block_bytes(manifest_.storage[segment],
+                                           elements_of_block(manifest_, bucket, block)));
+  const std::uint64_t offset =
+      geometry_[bucket].offset[segment] + block_offset(manifest_, segment, block);
+  bucket_file(bucket).read(offset, cached.bytes);
+  const std::uint64_t got =
+      block_sum(seed_, bucket, segment, block, cached.bytes.data(), cached.bytes.size());
+  const std::uint64_t wanted = sums_[bucket][geometry_[bucket].first_sum[segment] + block];
+  if (got != wanted) {
+    throw Error(MILLPOND_E_CORRUPT, "load",
+                "the checksum of block " + std::to_string(block) + " of " + segment_name(segment) +
+                    " (" + std::to_string(cached.bytes.size()) + " bytes) is wrong")
+        .path(directory_ + "/" + bucket_file_name(bucket))
+        .at(offset)
+        .want(wanted, got)
+        .remedy(kDamaged);
+  }
+  cached.bucket = bucket;
+  cached.segment = segment;
+  cached.block = block;
+  return cached;
+}
+
+void StoreReader::verify_block(std::uint32_t bucket, std::uint32_t segment, std::uint64_t index) {
+  block(bucket, segment, index);
+}
+
+void StoreReader::read(std::uint32_t shard, std::uint32_t segment, std::uint64_t begin,
+                       std::uint64_t end, const std::function<void(const VerifiedRun&)>& run) {
+  const ShardRecord& record = manifest_.shards[shard];
+  const BucketGeometry& geometry = geometry_[record.bucket];
+  if (begin % kernels::kGroupElements != 0 || begin > end ||
+      end > record.flat_end - record.flat_begin || !geometry.present[segment]) {
+    throw Error(MILLPOND_E_INTERNAL, "load", "elements that are not in the files")
+        .field(record.key)
+        .want(record.flat_end - record.flat_begin, end);
+  }
+  while (begin < end) {
+    const std::uint64_t in_bucket = record.offset + begin;
+    const std::uint64_t index = in_bucket / manifest_.block_elements;
+    const CachedBlock& cached = block(record.bucket, segment, index);
+    VerifiedRun verified;
+    verified.block = cached.bytes.data();
+    verified.block_elements = elements_of_block(manifest_, record.bucket, index);
+    verified.first = in_bucket % manifest_.block_elements;
+    verified.begin = begin;
+    verified.count = std::min(end - begin, verified.block_elements - verified.first);
+    verified.storage = manifest_.storage[segment];
+    run(verified);
+    begin += verified.count;
+  }
+}
+
+}  // namespace millpond::checkpoint
