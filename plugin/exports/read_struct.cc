@@ -1,6 +1,7 @@
 #include "plugin/exports/read_struct.h"
 
 #include "millpond/error.hpp"
+#include "plugin/guard/utf8.h"
 
 namespace millpond::plugin {
 namespace {
@@ -14,25 +15,6 @@ Error argument(std::string reason, std::string field) {
 
 std::string joined(std::string_view name, const char* member) {
   return std::string(name) + "." + member;
-}
-
-// Length of the valid UTF-8 sequence at `text`, or 0.
-std::size_t utf8_length(const unsigned char* text, std::size_t left) {
-  const unsigned char lead = text[0];
-  if (lead < 0x80) return 1;
-  std::size_t length = 0;
-  if (lead >= 0xC2 && lead <= 0xDF) length = 2;
-  if (lead >= 0xE0 && lead <= 0xEF) length = 3;
-  if (lead >= 0xF0 && lead <= 0xF4) length = 4;
-  if (length == 0 || length > left) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((text[i] & 0xC0u) != 0x80u) return 0;
-  }
-  if (lead == 0xE0 && text[1] < 0xA0) return 0;  // overlong
-  if (lead == 0xED && text[1] > 0x9F) return 0;  // surrogates
-  if (lead == 0xF0 && text[1] < 0x90) return 0;  // overlong
-  if (lead == 0xF4 && text[1] > 0x8F) return 0;  // beyond U+10FFFF
-  return length;
 }
 
 void check_tensor(const millpond_tensor& tensor, const Named& name, const char* member) {
@@ -122,13 +104,10 @@ std::string_view read_str(const millpond_str& text, std::string_view field, std:
   if (text.len > longest) {
     throw argument("the text is too long", joined(field, "len")).want(longest, text.len);
   }
-  const auto* bytes = reinterpret_cast<const unsigned char*>(text.ptr);
-  for (std::size_t i = 0; i < text.len;) {
-    const std::size_t length = utf8_length(bytes + i, text.len - i);
-    if (length == 0) throw argument("the text is not UTF-8", std::string(field)).at(i);
-    i += length;
-  }
-  return {text.ptr, text.len};
+  const std::string_view view(text.ptr, text.len);
+  const std::size_t valid = valid_utf8(view);
+  if (valid < view.size()) throw argument("the text is not UTF-8", std::string(field)).at(valid);
+  return view;
 }
 
 void check_group(const millpond_group& group) {
