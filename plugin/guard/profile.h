@@ -12,7 +12,8 @@
 
 namespace millpond::plugin {
 
-enum class FeatureState : std::uint8_t { kNotEvaluated, kInactive, kActive };
+// kUnknown, here and below: a value that this version does not know. No rule accepts it.
+enum class FeatureState : std::uint8_t { kNotEvaluated, kInactive, kActive, kUnknown = 255 };
 struct Feature {
   std::string name;
   FeatureState state = FeatureState::kNotEvaluated;
@@ -26,9 +27,16 @@ struct Group {
   std::uint64_t id = 0;
   std::string key;
   bool counter_per_group = false;
+  bool counter_known = true;  // false: a Counter that this version does not know; refused
 };
-enum class StorageClass : std::uint8_t { kUnspecified, kDense, kQuantized, kSparse };
-enum class ShardKind : std::uint8_t { kUnspecified, kMainAndMoments, kMomentsOnly };
+enum class StorageClass : std::uint8_t {
+  kUnspecified,
+  kDense,
+  kQuantized,
+  kSparse,
+  kUnknown = 255
+};
+enum class ShardKind : std::uint8_t { kUnspecified, kMainAndMoments, kMomentsOnly, kUnknown = 255 };
 struct Shard {
   std::uint64_t id = 0;
   std::string key;
@@ -55,11 +63,11 @@ struct Profile {
 };
 
 // Throws Error(E_ARGUMENT, field "bind_args.profile") with the byte offset when the bytes are not a
-// HostProfile; enum values that this version does not know are kept out of range so that the guard
-// refuses them. Caps: 1 GiB, 10 M shards, 8 dimensions, strings of 4096 bytes.
+// HostProfile. Unknown fields are skipped. Caps: 1 GiB, 10 M shards, 1 M groups, 4096 features, 64
+// axes, 8 dimensions, strings of 4096 bytes. Memory stays within a fixed multiple of `size`.
 Profile read_profile(const void* bytes, std::uint64_t size);
 
-// Decides a bind. Everything that is wrong is listed, not the first.
+// Decides a bind. Everything that is wrong is listed, not the first. Codes: plugin/guard/codes.h.
 struct Refusal {
   std::string code, subject, reason, remedy;
 };

@@ -1,0 +1,24 @@
+#include "plugin/guard/geometry.h"
+
+#include <algorithm>
+
+namespace millpond::plugin {
+
+std::optional<std::uint64_t> element_count(const std::vector<std::uint64_t>& shape) {
+  if (std::find(shape.begin(), shape.end(), 0u) != shape.end()) return 0;
+  std::uint64_t count = 1;
+  for (const std::uint64_t size : shape)
+    if (__builtin_mul_overflow(count, size, &count) || count >= 1ull << 63) return std::nullopt;
+  return count;
+}
+
+bool boxes_intersect(const Shard& a, const Shard& b) {
+  for (std::size_t d = 0; d < a.box_shape.size(); ++d) {
+    const bool apart = a.box_offset[d] + a.box_shape[d] <= b.box_offset[d] ||
+                       b.box_offset[d] + b.box_shape[d] <= a.box_offset[d];
+    if (apart) return false;
+  }
+  return true;
+}
+
+}  // namespace millpond::plugin
