@@ -1,0 +1,175 @@
+// The update of a run, vectorised over a lane type V: groups of 256 elements pass through the
+// first-level cache, fp32 segments are updated where they lie. Included only by
+// update_<processor>.cc, each with its own V.
+#ifndef MILLPOND_KERNELS_UPDATE_LOOP_H_
+#define MILLPOND_KERNELS_UPDATE_LOOP_H_
+
+#include "kernels/group_loop.h"
+
+namespace millpond::kernels {
+
+// The elements of one group in fp32, in place.
+struct GroupState {
+  float* main;
+  float* exp_avg;
+  float* exp_avg_sq;
+  const float* grad;
+  int count;
+};
+
+// Mkl: the policy for MKL's square root on this processor.
+template <class V, class Mkl>
+struct UpdateLoop {
+  using Groups = GroupLoop<V>;
+  using Formula = void (*)(const GroupState&, const Scalars&);
+
+  // kFresh: the moments are zero and their bytes are not read.
+  template <bool kFresh, class Step>
+  static MILLPOND_HD void each_vector(const GroupState& group, const Step& step) {
+    int i = 0;
+    for (; i + V::kLanes <= group.count; i += V::kLanes) {
+      State<V> s{V::load(group.main + i), kFresh ? V(0.0F) : V::load(group.exp_avg + i),
+                 kFresh ? V(0.0F) : V::load(group.exp_avg_sq + i)};
+      step(s, V::load(group.grad + i));
+      s.main.store(group.main + i);
+      s.exp_avg.store(group.exp_avg + i);
+      s.exp_avg_sq.store(group.exp_avg_sq + i);
+    }
+    const int left = group.count - i;
+    if (left == 0) return;
+    State<V> s{V::load_part(group.main + i, left),
+               kFresh ? V(0.0F) : V::load_part(group.exp_avg + i, left),
+               kFresh ? V(0.0F) : V::load_part(group.exp_avg_sq + i, left)};
+    step(s, V::load_part(group.grad + i, left));
+    s.main.store_part(group.main + i, left);
+    s.exp_avg.store_part(group.exp_avg + i, left);
+    s.exp_avg_sq.store_part(group.exp_avg_sq + i, left);
+  }
+
+  template <bool kFresh, SquareOrder kOrder, class Root>
+  static void torch_cpu(const GroupState& group, const Scalars& s) {
+    const TorchCpuScalars<V> c{V(s.one_minus_beta1),
+                               V(s.one_minus_beta2),
+                               V(s.beta2),
+                               V(s.decay),
+                               V(s.step_size),
+                               V(s.bias2_sqrt),
+                               V(s.eps),
+                               __builtin_fabsf(s.one_minus_beta1) < 0.5F};
+    each_vector<kFresh>(
+        group, [&c](State<V> & state, V grad) __attribute__((always_inline)) {
+          torch_cpu_adam<kOrder, Root>(state, grad, c);
+        });
+  }
+  template <bool kFresh>
+  static void te(const GroupState& group, const Scalars& s) {
+    const TeScalars<V> c{
+        V(s.lr),    V(s.beta1), V(s.beta2), V(s.one_minus_beta1), V(s.one_minus_beta2),
+        V(s.bias1), V(s.bias2), V(s.eps),   V(s.weight_decay)};
+    each_vector<kFresh>(
+        group, [&c](State<V> & state, V grad)
+                   __attribute__((always_inline)) { te_adam(state, grad, c); });
+  }
+
+  template <bool kFresh>
+  static Formula formula(Variant variant, bool tail) {
+    switch (variant) {
+      case Variant::kTorchCpuFused:
+        return tail ? torch_cpu<kFresh, SquareOrder::kTail, IeeeRoot>
+                    : torch_cpu<kFresh, SquareOrder::kBody, IeeeRoot>;
+      case Variant::kTorchCpuForeach:
+        return torch_cpu<kFresh, SquareOrder::kBody, IeeeRoot>;
+      case Variant::kTorchCpuForeachMkl:
+        return torch_cpu<kFresh, SquareOrder::kBody, Mkl>;
+      default:
+        return te<kFresh>;
+    }
+  }
+
+  // What comes before the formula: scaling, direction, weight decay as part of the gradient (L2).
+  static void shape_grad(const float* from, float* to, const float* main, int count,
+                         const Scalars& s) {
+    const bool l2 = !s.decoupled && s.weight_decay != 0.0F;
+    for (int i = 0; i < count; i += V::kLanes) {
+      const int left = count - i;
+      const bool whole = left >= V::kLanes;
+      V g = whole ? V::load(from + i) : V::load_part(from + i, left);
+      if (s.grad_scale != 1.0F) g = g / V(s.grad_scale);
+      if (s.maximize) g = -g;
+      if (l2) {
+        g = fma(whole ? V::load(main + i) : V::load_part(main + i, left), V(s.weight_decay), g);
+      }
+      if (whole) {
+        g.store(to + i);
+      } else {
+        g.store_part(to + i, left);
+      }
+    }
+  }
+
+  // Where a group's fp32 values are: in place, or in `buffer` with what is stored decoded into it.
+  static MILLPOND_HD float* open(const FlatSegment& segment, std::uint64_t index, int count,
+                                 float* buffer, bool read) {
+    if (segment.storage == Storage::kFp32) {
+      return static_cast<float*>(static_cast<void*>(segment.data + index * kGroup * sizeof(float)));
+    }
+    if (read) Groups::decode_group(segment, index, buffer);
+    if (count < kGroup) memset(buffer + count, 0, sizeof(float) * (kGroup - count));
+    return buffer;
+  }
+
+  static void update(const FlatRun& run, const Scalars& scalars) {
+    alignas(64) float main[kGroup], exp_avg[kGroup], exp_avg_sq[kGroup], grad[kGroup];
+    const bool fresh = !run.moments_present;
+    const Formula body =
+        fresh ? formula<true>(scalars.variant, false) : formula<false>(scalars.variant, false);
+    const Formula tail =
+        fresh ? formula<true>(scalars.variant, true) : formula<false>(scalars.variant, true);
+    const bool shaped = scalars.grad_scale != 1.0F || scalars.maximize ||
+                        (!scalars.decoupled && scalars.weight_decay != 0.0F);
+    const std::uint64_t grad_size = Groups::element_size(run.grad_element);
+    const std::uint64_t model_size = Groups::element_size(run.model_element);
+    for (std::uint64_t i = 0; i < run.count; i += kGroup) {
+      const std::uint64_t index = i / kGroup;
+      const int n = Groups::part_of(run.count - i);
+      GroupState group{open(run.main, index, n, main, true),
+                       open(run.exp_avg, index, n, exp_avg, !fresh),
+                       open(run.exp_avg_sq, index, n, exp_avg_sq, !fresh), grad, n};
+      if (run.grad_element == Element::kFp32) {
+        group.grad = static_cast<const float*>(static_cast<const void*>(run.grad + grad_size * i));
+      } else {
+        Groups::widen_part(run.grad + grad_size * i, run.grad_element, grad, n);
+      }
+      if (shaped) {
+        shape_grad(group.grad, grad, group.main, n, scalars);
+        group.grad = grad;
+      }
+      const int before_tail = run.body >= i + n ? n : static_cast<int>(run.body - i);
+      group.count = before_tail;
+      body(group, scalars);
+      if (before_tail < n) {
+        tail({group.main + before_tail, group.exp_avg + before_tail, group.exp_avg_sq + before_tail,
+              group.grad + before_tail, n - before_tail},
+             scalars);
+      }
+      if (group.main == main) Groups::encode_group(main, run.main, index, false);
+      if (group.exp_avg == exp_avg) Groups::encode_group(exp_avg, run.exp_avg, index, false);
+      if (group.exp_avg_sq == exp_avg_sq) {
+        Groups::encode_group(exp_avg_sq, run.exp_avg_sq, index, true);
+      }
+      if (run.model != nullptr) {
+        Groups::narrow_part(group.main, run.model + model_size * i, run.model_element, n);
+      }
+    }
+  }
+
+  static const KernelTable& table() {
+    static constexpr KernelTable kTable{update, Groups::decode, Groups::encode, Groups::widen,
+                                        Groups::narrow};
+    return kTable;
+  }
+};
+
+}  // namespace millpond::kernels
+
+#endif  // MILLPOND_KERNELS_UPDATE_LOOP_H_

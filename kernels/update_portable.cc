@@ -1,0 +1,9 @@
+#include "kernels/lanes_portable.h"
+#include "kernels/update_loop.h"
+
+namespace millpond::kernels {
+
+// MKL's square root needs AVX-512's rsqrt14: variant_supported() refuses that variant elsewhere.
+const KernelTable& portable_kernels() { return UpdateLoop<Lane, IeeeRoot>::table(); }
+
+}  // namespace millpond::kernels
