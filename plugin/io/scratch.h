@@ -56,8 +56,8 @@ class ScratchRoot {
   void forked_child();               // the destructor then leaves everything alone
 
   // A new file of exactly `bytes`, all of it reserved (fallocate), 0600, O_DIRECT where
-  // ability().direct, anonymous where ability().tmpfile. Throws Error(E_NO_SPACE) with wanted =
-  // bytes and got = free bytes.
+  // ability().direct, anonymous where ability().tmpfile, else unlinked while it is open. Throws
+  // Error(E_NO_SPACE) with wanted = bytes and got = free bytes.
   Fd create(std::uint64_t bytes, const std::string& name_for_messages);
 
  private:
@@ -66,8 +66,9 @@ class ScratchRoot {
 };
 
 // Buffered files drop their pages from the page cache as they go (posix_fadvise DONTNEED), so that
-// the host tier is the only memory that streaming uses. No-op for O_DIRECT files.
-void drop_cached(int fd, std::uint64_t offset, std::uint64_t bytes);
+// the host tier is the only memory that streaming uses. No-op for O_DIRECT files. Written pages are
+// waited for: 0, or the errno with which the kernel failed to write them (told only once).
+int drop_cached(int fd, std::uint64_t offset, std::uint64_t bytes);
 
 }  // namespace millpond::plugin
 
