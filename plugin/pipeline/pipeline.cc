@@ -1,0 +1,231 @@
+#include "plugin/pipeline/pipeline.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "millpond/base.h"
+#include "plugin/pipeline/integrity.h"
+#include "plugin/pipeline/mover.h"
+#include "plugin/pipeline/region.h"
+#include "plugin/pipeline/state.h"
+#include "plugin/pipeline/tier_plan.h"
+#include "plugin/pipeline/visit.h"
+
+namespace millpond::plugin {
+namespace {
+
+// Bytes that are fetched at once. A drive is at its rate with 8 MiB in flight; the rest covers the
+// time in which the caller's thread updates a tile and does not look at the engine.
+constexpr std::uint64_t kDepthBytes = 64 << 20;
+
+}  // namespace
+
+struct Pipeline::Impl final : TierOwner {
+  Impl(const PipelineOptions& o, Engine& e, ThreadPool& p)
+      : options(o), engine(e), pool(p), mover(e) {}
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  void detach(StateCore& state) noexcept override;
+  void require(const StateCore& state) const;
+  void write_dirty(StateCore& state);
+  void flush_all();
+  void drop(StateCore& state);
+  void require_nothing_owned(const char* operation);
+  void map();
+  void unmap();
+
+  PipelineOptions options;
+  Engine& engine;
+  ThreadPool& pool;
+  Region region;
+  Mover mover;
+  TierPlan tier;
+  std::uint32_t transfers = 0;  // that a tile needs at most
+  std::vector<StateCore*> states;
+  VisitRoom room;
+  bool suspended = false;
+};
+
+Pipeline::Impl::~Impl() {
+  try {
+    mover.settle();
+    if (engine.owned_bytes() != 0 && !engine.drain_owned(std::chrono::milliseconds(0))) {
+      region.leak();
+    } else if (region.bytes() != 0) {
+      unmap();
+    }
+  } catch (...) {
+    region.leak();  // memory that the kernel may still hold must never be used for anything else
+  }
+  for (StateCore* state : states) {
+    for (const Fd& file : state->files) engine.forget(file.get());
+    state->owner = nullptr;
+  }
+}
+
+// Its files are about to be closed and its tiles are nobody's.
+void Pipeline::Impl::detach(StateCore& state) noexcept {
+  try {
+    mover.settle();
+  } catch (...) {
+    // The text of an error could not be made; the transfers were taken up.
+  }
+  drop(state);
+  for (const Fd& file : state.files) engine.forget(file.get());
+  std::erase(states, &state);
+  state.owner = nullptr;
+  state.kept = 0;
+}
+
+void Pipeline::Impl::require(const StateCore& state) const {
+  if (state.owner != this) {
+    throw Error(MILLPOND_E_INTERNAL, "visit tiles", "the state has no share of the host tier");
+  }
+  if (!state.tiles.empty() && region.bytes() == 0) {
+    throw Error(MILLPOND_E_STATE, "visit tiles", "the host tier is suspended")
+        .remedy("Call resume first.");
+  }
+  if (state.failure) throw Error(*state.failure);
+}
+
+// All dirty tiles are written and stay. Errors are kept in the state.
+void Pipeline::Impl::write_dirty(StateCore& state) {
+  for (std::uint32_t tile = 0; tile < state.tiles.size() && !state.failure; ++tile) {
+    const TileState& t = state.tiles[tile];
+    if (t.where != Where::kResident || !t.dirty) continue;
+    make_sums(state, tile, mover.place(t.place).memory, pool);
+    mover.flush(state, tile, true);
+    mover.reap(false);
+  }
+}
+
+void Pipeline::Impl::flush_all() {
+  for (StateCore* state : states) write_dirty(*state);
+  mover.settle();
+}
+
+void Pipeline::Impl::drop(StateCore& state) {
+  for (std::uint32_t tile = 0; tile < state.tiles.size(); ++tile) {
+    if (state.tiles[tile].where == Where::kResident) mover.release(state, tile);
+  }
+}
+
+void Pipeline::Impl::require_nothing_owned(const char* operation) {
+  if (engine.owned_bytes() == 0 || engine.drain_owned(std::chrono::milliseconds(0))) return;
+  throw Error(MILLPOND_E_TIMEOUT, operation,
+              "the kernel still holds memory of transfers that timed out")
+      .want(0, engine.owned_bytes())
+      .remedy("Look at the drive; a new process is needed if it does not answer any more.");
+}
+
+// The region for the present plan, all places free.
+void Pipeline::Impl::map() {
+  const std::uint64_t bytes = tier.places * tier.place_bytes;
+  if (region.bytes() != bytes) {
+    unmap();
+    region.map(bytes, pool);
+    if (bytes != 0) engine.use_memory(region.data(), bytes);
+  }
+  mover.configure(region.data(), tier.place_bytes, tier.places, transfers);
+}
+
+void Pipeline::Impl::unmap() {
+  mover.configure(nullptr, 0, 0, 0);
+  if (region.bytes() == 0) return;
+  engine.use_memory(nullptr, 0);
+  region.unmap();
+}
+
+Pipeline::Pipeline(const PipelineOptions& options, Engine& engine, ThreadPool& pool)
+    : impl_(std::make_unique<Impl>(options, engine, pool)) {}
+
+Pipeline::~Pipeline() = default;
+
+void Pipeline::plan_tier(std::span<StreamedState* const> stores) {
+  std::vector<std::uint64_t> tiles;
+  std::uint64_t place_bytes = 0;
+  std::uint32_t transfers = 0;
+  std::size_t most_tiles = 0;
+  for (const StreamedState* store : stores) {
+    const Plan& plan = store->plan();
+    tiles.push_back(plan.tiles.size());
+    most_tiles = std::max(most_tiles, plan.tiles.size());
+    place_bytes = std::max(place_bytes, plan.max_tile_bytes);
+    transfers = std::max(transfers, Mover::transfers_of(plan));
+  }
+  TierPlan tier =
+      divide_tier(tiles, place_bytes, impl_->options.host_memory_bytes, impl_->options.ring_bytes);
+
+  impl_->flush_all();
+  impl_->require_nothing_owned("plan the host tier");
+  while (!impl_->states.empty()) impl_->detach(*impl_->states.back());
+  impl_->tier = std::move(tier);
+  impl_->transfers = transfers;
+  impl_->room.reserve(most_tiles);
+  impl_->states.reserve(stores.size());
+  for (std::size_t i = 0; i < stores.size(); ++i) {
+    StateCore& state = *stores[i]->impl_;
+    state.owner = impl_.get();
+    state.kept = impl_->tier.kept[i];
+    impl_->states.push_back(&state);
+  }
+  if (!impl_->suspended) impl_->map();
+}
+
+void Pipeline::visit(StreamedState& state, std::span<const std::uint32_t> tiles, Access access,
+                     TileWork& work, millpond_step_figures* figures) {
+  StateCore& core = *state.impl_;
+  impl_->mover.reap(false);
+  impl_->mover.recover_lost();
+  impl_->require(core);
+  const std::uint64_t depth =
+      impl_->tier.place_bytes == 0 ? 0 : kDepthBytes / impl_->tier.place_bytes;
+  Visit(core, access, work, impl_->mover, impl_->pool, impl_->room,
+        static_cast<std::uint32_t>(std::max<std::uint64_t>(depth, 2)))
+      .run(tiles, figures);
+}
+
+void Pipeline::flush(StreamedState& state) {
+  StateCore& core = *state.impl_;
+  impl_->require(core);
+  impl_->write_dirty(core);
+  impl_->mover.settle();
+  if (core.failure) throw Error(*core.failure);
+}
+
+void Pipeline::settle() { impl_->mover.settle(); }
+
+void Pipeline::discard(StreamedState& state) {
+  impl_->mover.settle();
+  impl_->drop(*state.impl_);
+}
+
+void Pipeline::suspend() {
+  if (impl_->suspended) return;
+  std::vector<bool> failed_before;
+  for (const StateCore* state : impl_->states) failed_before.push_back(state->failure.has_value());
+  impl_->flush_all();
+  for (std::size_t i = 0; i < failed_before.size(); ++i) {
+    const StateCore& state = *impl_->states[i];
+    if (state.failure && !failed_before[i]) throw Error(*state.failure);
+  }
+  impl_->require_nothing_owned("suspend the host tier");
+  for (StateCore* state : impl_->states) impl_->drop(*state);
+  impl_->unmap();
+  impl_->suspended = true;
+}
+
+void Pipeline::resume() {
+  if (!impl_->suspended) return;
+  impl_->map();
+  impl_->suspended = false;
+}
+
+std::uint64_t Pipeline::host_bytes() const { return impl_->region.bytes(); }
+std::uint32_t Pipeline::places() const { return impl_->tier.places; }
+std::uint32_t Pipeline::ring_places() const { return impl_->tier.ring; }
+std::uint64_t Pipeline::place_bytes() const { return impl_->tier.place_bytes; }
+
+}  // namespace millpond::plugin
