@@ -60,19 +60,24 @@ class Error : public std::exception {
  private:
   std::string compose() const {
     std::string text = operation_;
-    if (!path_.empty()) text += " " + path_;
-    if (offset_ != kNoValue) text += " at offset " + std::to_string(offset_);
-    if (!field_.empty()) text += (text.empty() ? "" : " ") + ("[" + field_ + "]");
-    if (!text.empty()) text += ": ";
-    text += reason_;
+    const auto add = [&text](const char* before, const std::string& value, const char* after) {
+      text.append(before).append(value).append(after);
+    };
+    const auto number = [](std::uint64_t value) {
+      return value == kNoValue ? std::string("-") : std::to_string(value);
+    };
+    if (!path_.empty()) add(" ", path_, "");
+    if (offset_ != kNoValue) add(" at offset ", std::to_string(offset_), "");
+    if (!field_.empty()) add(text.empty() ? "[" : " [", field_, "]");
+    if (!text.empty()) text.append(": ");
+    text.append(reason_);
     if (wanted_ != kNoValue || got_ != kNoValue) {
-      text += " (wanted " + (wanted_ == kNoValue ? std::string("-") : std::to_string(wanted_)) +
-              ", got " + (got_ == kNoValue ? std::string("-") : std::to_string(got_)) + ")";
+      add(" (wanted ", number(wanted_), ", got ");
+      text.append(number(got_)).append(")");
     }
-    if (native_kind_ == MILLPOND_NATIVE_ERRNO) text += " [errno " + std::to_string(native_) + "]";
-    if (native_kind_ == MILLPOND_NATIVE_CUDA)
-      text += " [cudaError " + std::to_string(native_) + "]";
-    if (!remedy_.empty()) text += ". " + remedy_;
+    if (native_kind_ == MILLPOND_NATIVE_ERRNO) add(" [errno ", std::to_string(native_), "]");
+    if (native_kind_ == MILLPOND_NATIVE_CUDA) add(" [cudaError ", std::to_string(native_), "]");
+    if (!remedy_.empty()) add(". ", remedy_, "");
     return text;
   }
 

@@ -1,0 +1,170 @@
+#include "plugin/probe/update.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "plugin/core/thread_pool.h"
+#include "plugin/probe/pages.h"
+
+namespace millpond::plugin {
+namespace {
+
+using kernels::Element;
+using kernels::Storage;
+
+constexpr std::uint64_t kBlockElements = 1 << 18;
+
+// One segment or array of the synthetic state, cut into blocks that threads take.
+struct Array {
+  Pages pages;
+  std::uint64_t block_bytes;
+  Array(std::uint64_t blocks, std::uint64_t bytes) : pages(blocks * bytes), block_bytes(bytes) {
+    pages.fill_noise();
+  }
+  std::byte* block(std::uint64_t index) const { return pages.data() + index * block_bytes; }
+};
+
+// Loads and stores of whole words: nothing is computed that could take longer than the memory does.
+void renew(std::byte* memory, std::uint64_t bytes, std::uint64_t word) {
+  for (std::uint64_t i = 0; i < bytes; i += 8) {
+    std::uint64_t value;
+    std::memcpy(&value, memory + i, 8);
+    value ^= word;
+    std::memcpy(memory + i, &value, 8);
+  }
+}
+std::uint64_t load(const std::byte* memory, std::uint64_t bytes) {
+  std::uint64_t sum = 0;
+  for (std::uint64_t i = 0; i < bytes; i += 8) {
+    std::uint64_t value;
+    std::memcpy(&value, memory + i, 8);
+    sum ^= value;
+  }
+  return sum;
+}
+void store(std::byte* memory, std::uint64_t bytes, std::uint64_t word) {
+  for (std::uint64_t i = 0; i < bytes; i += 8) std::memcpy(memory + i, &word, 8);
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+class Workload {
+ public:
+  explicit Workload(const UpdateRequest& request)
+      : request_(request),
+        own_main_(request.model == Element::kFp32),
+        blocks_(
+            std::max<std::uint64_t>((request.elements + kBlockElements - 1) / kBlockElements, 1)),
+        main_(own_main_ ? 1 : blocks_, kBlockElements * 4),
+        exp_avg_(blocks_, kernels::block_bytes(request.moments, kBlockElements)),
+        exp_avg_sq_(blocks_, kernels::block_bytes(request.moments, kBlockElements)),
+        grad_(blocks_, kBlockElements * kernels::item_bytes(request.grad)),
+        model_(blocks_, kBlockElements * kernels::item_bytes(request.model)) {
+    kernels::Hyper hyper{};
+    hyper.variant = request.variant;
+    hyper.lr = 1e-3;
+    hyper.beta1 = 0.9;
+    hyper.beta2 = 0.95;
+    hyper.eps = 1e-8;
+    hyper.weight_decay = 0.1;
+    hyper.step = 10;
+    hyper.grad_scale = 1.0F;
+    hyper.decoupled = true;
+    scalars_ = kernels::prepare(hyper);
+  }
+
+  std::uint64_t elements() const { return blocks_ * kBlockElements; }
+  std::uint64_t bytes() const {
+    const std::uint64_t model = own_main_ ? 2 * model_.block_bytes : model_.block_bytes;
+    const std::uint64_t main = own_main_ ? 0 : 2 * main_.block_bytes;
+    return blocks_ * (main + 4 * exp_avg_.block_bytes + grad_.block_bytes + model);
+  }
+
+  void update(ThreadPool& pool) {
+    pool.run(blocks_, [this](std::uint64_t b) {
+      kernels::Run run{};
+      const auto stored = [](const Array& array, std::uint64_t block, Storage storage) {
+        return kernels::StoredRun{array.block(block), kBlockElements, 0, storage};
+      };
+      if (!own_main_) run.main = stored(main_, b, Storage::kFp32);
+      run.exp_avg = stored(exp_avg_, b, request_.moments);
+      run.exp_avg_sq = stored(exp_avg_sq_, b, request_.moments);
+      run.grad = grad_.block(b);
+      run.model = model_.block(b);
+      run.count = kBlockElements;
+      run.shard_begin = b * kBlockElements;
+      run.shard_numel = elements();
+      run.grad_element = request_.grad;
+      run.model_element = request_.model;
+      run.moments_present = true;
+      kernels::update(run, scalars_);
+    });
+  }
+
+  // In pieces that stay in the first-level cache together, as the update touches them.
+  void move(ThreadPool& pool) {
+    constexpr std::uint64_t kPieces = kBlockElements / 1024;
+    pool.run(blocks_, [this](std::uint64_t b) {
+      for (std::uint64_t p = 0; p < kPieces; ++p) {
+        const auto part = [&](const Array& array) {
+          return array.block(b) + array.block_bytes / kPieces * p;
+        };
+        const std::uint64_t word = load(part(grad_), grad_.block_bytes / kPieces);
+        if (!own_main_) renew(part(main_), main_.block_bytes / kPieces, word & 1);
+        renew(part(exp_avg_), exp_avg_.block_bytes / kPieces, word & 1);
+        renew(part(exp_avg_sq_), exp_avg_sq_.block_bytes / kPieces, word & 1);
+        if (own_main_) {
+          renew(part(model_), model_.block_bytes / kPieces, word & 1);
+        } else {
+          store(part(model_), model_.block_bytes / kPieces, word);
+        }
+      }
+    });
+  }
+
+ private:
+  const UpdateRequest request_;
+  const bool own_main_;
+  const std::uint64_t blocks_;
+  Array main_, exp_avg_, exp_avg_sq_, grad_, model_;
+  kernels::Scalars scalars_{};
+};
+
+}  // namespace
+
+UpdateRate measure_update(const UpdateRequest& request) {
+  UpdateRate rate;
+  rate.threads = request.threads != 0
+                     ? request.threads
+                     : std::max<std::uint32_t>(std::thread::hardware_concurrency(), 1);
+  ThreadPool pool(rate.threads);
+  Workload workload(request);
+  rate.elements = workload.elements();
+  rate.bytes = workload.bytes();
+  workload.move(pool);
+  workload.update(pool);
+  std::vector<double> moves;
+  std::vector<double> updates;
+  const auto time = [](auto&& work) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  for (std::uint32_t i = 0; i < std::max(request.rounds, 1U); ++i) {
+    moves.push_back(time([&] { workload.move(pool); }));
+    updates.push_back(time([&] { workload.update(pool); }));
+  }
+  rate.ceiling_seconds = median(moves);
+  rate.update_seconds = median(updates);
+  rate.ceiling_bytes_per_s = static_cast<double>(rate.bytes) / rate.ceiling_seconds;
+  rate.update_bytes_per_s = static_cast<double>(rate.bytes) / rate.update_seconds;
+  return rate;
+}
+
+}  // namespace millpond::plugin
