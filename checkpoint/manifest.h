@@ -52,6 +52,9 @@ struct Manifest {
   std::vector<ShardRecord> shards;
 };
 
+// "millpond" and this build's version.
+std::string writer_name();
+
 std::string to_json(const Manifest& manifest);
 // Throws Error(E_CORRUPT, path, at the byte) for anything that is not a manifest of this format
 // version.

@@ -59,6 +59,8 @@ std::string shard_row(const ShardRecord& shard) {
 
 }  // namespace
 
+std::string writer_name() { return "millpond " MILLPOND_VERSION; }
+
 std::string to_json(const Manifest& manifest) {
   std::string text = fmt::format(
       "{{\"format\": \"millpond-manifest\", \"version\": 1,\n\"writer\": {},\n\"uid\": {},\n"

@@ -145,15 +145,21 @@ void write_commit(FileSystem& fs, const Commit& commit, std::uint32_t rank) {
   fs.sync_directory("");
 }
 
+void abandon(FileSystem& fs, const std::string& save_id) {
+  if (fs.exists(commit_path(save_id))) {
+    try {
+      fs.rename(commit_path(save_id), save_id + "/abandoned.json");
+      fs.sync_directory(save_id);
+    } catch (const Error&) {
+      if (fs.exists(commit_path(save_id))) throw;  // else another rank was faster
+    }
+  }
+  fs.remove_tree(save_id);
+}
+
 void remove_others(FileSystem& fs, const std::string& save_id) {
   for (const std::string& id : save_ids(fs)) {
-    if (id == save_id) continue;
-    // Its COMMIT goes first, so that a tree cut short by a crash is a leftover, not a checkpoint.
-    if (fs.exists(commit_path(id))) {
-      fs.rename(commit_path(id), id + "/removed.json");
-      fs.sync_directory(id);
-    }
-    fs.remove_tree(id);
+    if (id != save_id) fs.remove_tree(id);
   }
 }
 
