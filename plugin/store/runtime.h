@@ -19,6 +19,7 @@
 
 #include "millpond/checkpoint.h"
 #include "millpond/error.hpp"
+#include "millpond/phase.h"
 #include "millpond/report.h"
 #include "plugin/core/host.h"
 #include "plugin/core/thread_pool.h"
@@ -37,10 +38,12 @@ class Store;
 struct OpenSave {
   std::string path;  // the checkpoint's base directory
   std::string id;    // 32 hexadecimal digits
+  std::uint64_t sequence = 0;
   millpond_group group{};
   struct Written {
     std::string uid;
-    std::string manifest_digest;  // XXH3-128 of manifest.json, 32 hexadecimal digits
+    std::uint64_t manifest_bytes = 0;
+    std::string manifest_digest;
   };
   std::vector<Written> written;
   std::optional<Error> failure;
@@ -67,6 +70,7 @@ class Runtime {
   ThreadPool& pool() { return *pool_; }
   Pipeline& pipeline();  // made by ensure_resources
   bool has_pipeline() const { return pipeline_ != nullptr; }
+  std::uint64_t memory_cap() const { return memory_cap_; }  // of the pinned region
   const std::string& engine_reason() const { return engine_reason_; }
 
   // Scratch directories and the pipeline, at the first bind. Throws, and can be tried again.
@@ -92,8 +96,12 @@ class Runtime {
   void agree(millpond_group group);                                       // agree.cc
   std::string save_begin(millpond_group group, const std::string& path);  // commit_rounds.cc
   void save_commit(millpond_group group, const std::string& save_id);     // commit_rounds.cc
-  void load_commit(millpond_group group);                                 // commit_rounds.cc
+  void load_commit(millpond_group group);                                 // load_commit.cc
   std::optional<OpenSave>& open_save() { return open_save_; }
+  // A load_from with MILLPOND_IO_STAGE that was refused: load_commit then installs nothing.
+  void note_load_failure(const Error& error) {
+    if (!load_failure_) load_failure_ = error;
+  }
 
   // phase/1
   void suspend(std::uint64_t flags);
@@ -106,8 +114,9 @@ class Runtime {
 
  private:
   friend class Call;
+  void require_group(millpond_group group, const char* operation) const;
+  std::optional<Error> verdict();  // this rank's, for agree
   void poison_all(const std::string& why);
-  std::uint64_t drain();
 
   std::uint32_t minor_;
   Options options_;
@@ -131,8 +140,10 @@ class Runtime {
   };
   std::vector<Placement> placements_;
   std::vector<std::uint64_t> reserved_;  // by root
-  std::string memory_choice_;            // how the cap of the host memory came about
+  std::uint64_t memory_cap_ = 0;
+  std::string memory_choice_;  // how the cap came about
   std::optional<OpenSave> open_save_;
+  std::optional<Error> load_failure_;
   bool suspended_ = false;
   bool tier_suspended_ = false;
 };

@@ -50,6 +50,7 @@ struct SaveProgress {
 // What load_from verified and has not installed yet (MILLPOND_IO_STAGE): a state of its own in new
 // files, with the live profile's shard order.
 struct StagedLoad {
+  std::string save_id;
   std::unique_ptr<StreamedState> streamed;
   std::vector<std::uint64_t> steps;
   std::uint64_t completed = 0;
@@ -68,6 +69,7 @@ class Store {
   const std::string& uid() const { return uid_; }
   bool bound() const { return bound_; }
   bool poisoned() const { return poison_.has_value(); }
+  std::string poison_reason() const { return poison_.value_or(""); }
   StreamedState* streamed() { return held_ == nullptr ? nullptr : held_->streamed.get(); }
   StreamedState* staged_state() { return staged_ ? staged_->streamed.get() : nullptr; }
 
@@ -75,9 +77,16 @@ class Store {
   void bind(const millpond_bind_args& args, const std::vector<millpond_shard_pointers>& pointers);
   const std::string& report() const { return report_; }
   void unbind();
+  void refuse_bind();  // of a bind whose arguments cannot even be read
+  void detach();       // what unbind and a failed bind do: the state is parked
+  std::size_t groups() const { return held_ == nullptr ? 0 : held_->profile.groups.size(); }
 
   // step.cc. True: skipped. `groups` in any order.
   bool step(const millpond_step_args& args, const std::vector<millpond_group_step>& groups);
+  // State, wakefulness and health, before a step's arguments are looked at.
+  void require_ready(const char* operation);
+  // Where the step's groups are read to; keeps its capacity.
+  std::vector<millpond_group_step>& step_groups() { return step_groups_; }
   // refresh.cc
   void refresh_main(const millpond_refresh_args& args);
 
@@ -86,9 +95,13 @@ class Store {
   // pipeline().flush (skipped when suspended: then everything is flushed) it reads the files with
   // TileReader (tile_reader.h), not through visit().
   void save_to(const millpond_io_args& args);
+  // Without the COMMIT flag: part of the save that save_begin opened.
+  void save_part(const std::string& path, const std::string& save_id);
+  void save_failed(const Error& error);
   // load.cc. Verifies everything into runtime().make_state(plan, uid), then install_load(), or
   // leaves it in staged_ with MILLPOND_IO_STAGE. A refusal changes nothing.
   void load_from(const millpond_io_args& args);
+  StagedLoad verify_load(const millpond_io_args& args);
 
   // install.cc. The staged state becomes the live one: counters too, model parameters := rounded
   // mains unless the load said no; the poison goes. Throws only while it writes model parameters
@@ -96,6 +109,7 @@ class Store {
   void install_load(StagedLoad load);
   void stage_load(StagedLoad load);  // replaces an older one
   std::optional<StagedLoad> take_staged();
+  const std::optional<StagedLoad>& staged() const { return staged_; }
   void drop_staged();
 
   // state.cc (state/1)
@@ -106,7 +120,7 @@ class Store {
   std::uint64_t get_step(std::uint64_t shard_id);
   void set_step(std::uint64_t shard_id, std::uint64_t step);
 
-  // figures.cc (report/1)
+  // report/1
   void last_step(millpond_step_figures* figures) const { *figures = figures_; }
   void plan_figures(millpond_plan_figures* figures) const;
 
@@ -115,7 +129,8 @@ class Store {
 
   // Poison and the verdict that agree collects.
   void poison(const std::string& why);
-  void notice_failure();  // of a transfer that was in flight between calls: poisons
+  void fail(const Error& error);  // a step that failed: agree tells it
+  void notice_failure();          // of a transfer that was in flight between calls: poisons
   const std::optional<Error>& verdict() const { return verdict_; }
   void clear_verdict() { verdict_.reset(); }
   // Throw Error(E_STATE) or Error(E_POISONED) with what to do.
@@ -130,6 +145,10 @@ class Store {
 
  private:
   friend class Binding;
+  void require_values(const char* operation);
+  std::vector<std::uint32_t> tiles_of_range(std::uint32_t shard, std::uint32_t segment,
+                                            std::uint64_t begin, std::uint64_t count,
+                                            const void* values, const char* operation) const;
   std::uint32_t shard_index(std::uint64_t shard_id, const char* operation) const;
   void check_step(const millpond_step_args& args, const std::vector<millpond_group_step>& groups);
   void check_gradients(const millpond_step_args& args);
@@ -162,6 +181,7 @@ class Store {
   std::vector<std::uint32_t> given_group_;  // by profile group: index in the step's groups
   std::vector<std::uint32_t> order_;        // shards by (group, next step)
   std::vector<std::uint32_t> tiles_;        // of this step
+  std::vector<millpond_group_step> step_groups_;
 
   SaveProgress save_progress_;
   std::optional<Error> save_failure_;

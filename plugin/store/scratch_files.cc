@@ -1,0 +1,120 @@
+// The scratch files of streamed states: where they go, how they come and how they leave.
+#include <algorithm>
+#include <numeric>
+
+#include "plugin/store/runtime.h"
+#include "plugin/store/store.h"
+
+namespace millpond::plugin {
+
+namespace {
+
+// Buckets by falling size, each into the directory that has the fewest bytes so far: the load of
+// the drives differs by at most one bucket.
+std::vector<std::uint32_t> balance(const Plan& plan, std::vector<std::uint64_t> reserved) {
+  std::vector<std::uint32_t> order(plan.buckets.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return plan.buckets[a].file_bytes > plan.buckets[b].file_bytes;
+  });
+  std::vector<std::uint32_t> root(plan.buckets.size());
+  for (const std::uint32_t bucket : order) {
+    const auto least = std::min_element(reserved.begin(), reserved.end());
+    root[bucket] = static_cast<std::uint32_t>(least - reserved.begin());
+    *least += plan.buckets[bucket].file_bytes;
+  }
+  return root;
+}
+
+}  // namespace
+
+std::unique_ptr<StreamedState> Runtime::make_state(const Plan& plan, const std::string& uid) {
+  Placement placement;
+  placement.root = balance(plan, reserved_);
+  std::vector<std::uint64_t> needed(roots_.size());
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    needed[placement.root[b]] += plan.buckets[b].file_bytes;
+  }
+  // What is on its way out counts as free.
+  const auto short_of_space = [&] {
+    for (std::size_t r = 0; r < roots_.size(); ++r) {
+      if (roots_[r]->free_bytes() < needed[r]) return true;
+    }
+    return false;
+  };
+  if (short_of_space()) reaper_->wait();
+  for (std::size_t r = 0; r < roots_.size(); ++r) {
+    const std::uint64_t free = roots_[r]->free_bytes();
+    if (free >= needed[r]) continue;
+    throw Error(MILLPOND_E_NO_SPACE, "reserve scratch space",
+                "the filesystem has fewer bytes free than the store's files need")
+        .path(roots_[r]->path())
+        .field("options.scratch")
+        .want(needed[r], free)
+        .remedy("Free space, or name further directories in \"scratch\"");
+  }
+  std::vector<Fd> files;
+  std::vector<std::string> paths;
+  for (std::uint32_t b = 0; b < plan.buckets.size(); ++b) {
+    ScratchRoot& root = *roots_[placement.root[b]];
+    const std::string name = uid + ".bucket" + std::to_string(b);
+    files.push_back(root.create(plan.buckets[b].file_bytes, name));
+    paths.push_back(root.path() + "/" + name);
+  }
+  placements_.reserve(placements_.size() + 1);
+  auto state = std::make_unique<StreamedState>(plan, uid, std::move(files), std::move(paths),
+                                               options_.verify_reads);
+  placement.state = state.get();
+  for (std::size_t r = 0; r < roots_.size(); ++r) reserved_[r] += needed[r];
+  placements_.push_back(std::move(placement));
+  return state;
+}
+
+void Runtime::retire_state(std::unique_ptr<StreamedState> state) {
+  if (state == nullptr) return;
+  const auto place = std::find_if(placements_.begin(), placements_.end(),
+                                  [&](const Placement& p) { return p.state == state.get(); });
+  if (place != placements_.end()) {
+    const Plan& plan = state->plan();
+    for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+      reserved_[place->root[b]] -= plan.buckets[b].file_bytes;
+    }
+    placements_.erase(place);
+  }
+  pipeline().discard(*state);
+  for (std::uint32_t b = 0; b < state->plan().buckets.size(); ++b) {
+    engine_->forget(state->fd(b));
+    reaper_->take_over(state->fd(b));
+  }
+}
+
+void Runtime::plan_tier(StreamedState* extra, const StreamedState* without) {
+  std::vector<StreamedState*> states;
+  for (const auto& store : stores_) {
+    StreamedState* state = store->streamed();
+    if (state != nullptr && state != without) states.push_back(state);
+  }
+  if (extra != nullptr) states.push_back(extra);
+  const std::uint64_t before = pipeline().host_bytes();
+  pipeline().plan_tier(states);
+  const std::uint64_t after = pipeline().host_bytes();
+  if (after == before) return;
+  host_.log(MILLPOND_LOG_INFO, memory_choice_ + "; took " + std::to_string(after) +
+                                   " bytes: " + std::to_string(pipeline().places()) + " tiles of " +
+                                   std::to_string(pipeline().place_bytes()) + " bytes, " +
+                                   std::to_string(pipeline().ring_places()) + " of them the ring");
+}
+
+std::vector<std::uint64_t> Runtime::bytes_by_root(const StreamedState& state) const {
+  std::vector<std::uint64_t> bytes(roots_.size());
+  for (const Placement& placement : placements_) {
+    if (placement.state != &state) continue;
+    const Plan& plan = state.plan();
+    for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+      bytes[placement.root[b]] += plan.buckets[b].file_bytes;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace millpond::plugin
