@@ -5,6 +5,17 @@
 #include <thread>
 
 namespace millpond::plugin {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+bool aligned(const Transfer& attempt) {
+  return (attempt.offset | attempt.bytes | reinterpret_cast<std::uintptr_t>(attempt.memory)) %
+             kPage ==
+         0;
+}
+
+}  // namespace
 
 FaultEngine::FaultEngine(std::unique_ptr<RawEngine> inner)
     : inner_(std::move(inner)), entries_(inner_->depth()), answers_(inner_->depth()) {}
@@ -30,9 +41,7 @@ bool FaultEngine::meets(const Transfer& attempt) {
   }
   ++attempts_;
   if (attempts_ < fault_.attempt || (attempts_ > fault_.attempt && !fault_.for_ever)) return false;
-  if (fault_.kind == Fault::Kind::kUnaligned &&
-      (attempt.offset | attempt.bytes | reinterpret_cast<std::uintptr_t>(attempt.memory)) % 4096 ==
-          0) {
+  if (fault_.kind == Fault::Kind::kUnaligned && aligned(attempt)) {
     return false;
   }
   ++met_;
@@ -46,19 +55,22 @@ void FaultEngine::start(Transfer* attempt) {
   entry.used = true;
   entry.given = attempt;
   entry.moved = *attempt;
+  entry.told = attempt->bytes;
   entry.moved.tag = static_cast<std::uint64_t>(&entry - entries_.data());
   ++out_;
   out_bytes_ += attempt->bytes;
   if (meets(*attempt)) {
     entry.kind = fault_.kind;
     entry.due = Clock::now() + fault_.delay;
-    const std::uint64_t bytes = attempt->bytes;
-    if (entry.kind == Fault::Kind::kShortBy) entry.moved.bytes -= std::min(bytes, fault_.bytes);
-    if (entry.kind == Fault::Kind::kShortTo) entry.moved.bytes = std::min(bytes, fault_.bytes);
+    const std::uint64_t cut = std::min(attempt->bytes, fault_.bytes);
+    if (entry.kind == Fault::Kind::kShortBy) entry.told -= cut;
+    if (entry.kind == Fault::Kind::kShortTo) entry.told = cut;
+    entry.moved.bytes = aligned(*attempt) ? entry.told / kPage * kPage : entry.told;
     const bool refused = entry.kind == Fault::Kind::kUnaligned;
     if (refused || entry.kind == Fault::Kind::kError || entry.moved.bytes == 0) {
       entry.moved.error = refused ? EINVAL : entry.kind == Fault::Kind::kError ? fault_.error : 0;
-      entry.moved.done = 0;
+      if (entry.moved.error != 0) entry.told = 0;
+      entry.moved.done = entry.moved.bytes;
       entry.answered = true;
       return;
     }
@@ -75,7 +87,8 @@ std::size_t FaultEngine::give(std::span<Transfer*> completed) {
     if (!entry.used || !entry.answered || entry.kind == Fault::Kind::kNever) continue;
     if (entry.kind == Fault::Kind::kDelay && entry.due > now) continue;
     entry.given->error = entry.moved.error;
-    entry.given->done = entry.moved.done;
+    const bool whole = entry.moved.done == entry.moved.bytes;
+    entry.given->done = whole ? entry.told : std::min(entry.moved.done, entry.told);
     completed[count++] = entry.given;
     --out_;
     out_bytes_ -= entry.given->bytes;

@@ -20,8 +20,9 @@ struct Fault {
   enum class Kind : std::uint8_t {
     kNone,
     kError,      // nothing is moved, the attempt comes back with `error`
-    kShortBy,    // the last `bytes` bytes are not moved (all of it: a zero-length completion)
-    kShortTo,    // only the first `bytes` bytes are moved
+    kShortBy,    // says that all but the last `bytes` bytes were moved
+    kShortTo,    // says that the first `bytes` bytes were moved; 0: a zero-length completion. Where
+                 // the attempt is 4096-aligned (O_DIRECT), what is begun of a page is not moved
     kDelay,      // the bytes are moved, the answer comes after `delay`
     kNever,      // the bytes are moved, the answer comes after let_go()
     kUnaligned,  // EINVAL for whatever is not 4096-aligned; the rest is let through
@@ -66,6 +67,7 @@ class FaultEngine final : public RawEngine {
     Transfer moved;             // what the inner engine has
     Transfer* given = nullptr;  // what the caller has
     Fault::Kind kind = Fault::Kind::kNone;
+    std::uint64_t told = 0;  // bytes that the caller hears were moved, if all of `moved` were
     Clock::time_point due;
     bool answered = false;  // the inner engine is done with it
     bool used = false;
