@@ -143,23 +143,26 @@ void Mover::take_up(Transfer& transfer) {
   Place& place = places_[transfer.tag];
   StateCore& state = *place.state;
   if (transfer.error == 0 && transfer.done != transfer.bytes) transfer.error = EIO;
+  if (transfer.error == 0 && state.buffered[state.plan.tiles[place.tile].bucket] != 0) {
+    transfer.error = drop_cached(transfer.fd, transfer.offset, transfer.bytes);
+  }
   if (transfer.error != 0) {
     place.lost = place.lost || transfer.error == ETIMEDOUT;
-    if (!std::exchange(place.failed, true)) {
-      const Error error = os_error(place.reading ? "read" : "write", transfer.path, transfer.error)
-                              .at(transfer.offset + transfer.done)
-                              .want(transfer.bytes, transfer.done)
-                              .remedy("Look at the drive and its space, then load a checkpoint.");
-      if (!place.reading) {
-        state.fail(error);
-      } else if (!fetch_error_) {
-        fetch_error_ = error;
-      }
-    }
-  } else if (state.buffered[state.plan.tiles[place.tile].bucket] != 0) {
-    drop_cached(transfer.fd, transfer.offset, transfer.bytes);
+    if (!std::exchange(place.failed, true)) fail(place, transfer);
   }
   if (--place.pending == 0) finish(place);
+}
+
+void Mover::fail(const Place& place, const Transfer& transfer) {
+  const Error error = os_error(place.reading ? "read" : "write", transfer.path, transfer.error)
+                          .at(transfer.offset + transfer.done)
+                          .want(transfer.bytes, transfer.done)
+                          .remedy("Look at the drive and its space, then load a checkpoint.");
+  if (!place.reading) {
+    place.state->fail(error);
+  } else if (!fetch_error_) {
+    fetch_error_ = error;
+  }
 }
 
 void Mover::finish(Place& place) {

@@ -72,6 +72,7 @@ class Mover {
  private:
   void submit(Place& place, bool reading);
   void take_up(Transfer& transfer);
+  void fail(const Place& place, const Transfer& transfer);
   void finish(Place& place);
 
   Engine& engine_;
