@@ -5,6 +5,9 @@
 namespace millpond::kernels {
 
 // MKL's square root needs AVX-512's rsqrt14: variant_supported() refuses that variant here.
-const KernelTable& avx2_kernels() { return UpdateLoop<Lanes8, IeeeRoot>::table(); }
+const KernelTable& avx2_kernels() {
+  static constexpr KernelTable kTable = UpdateLoop<Lanes8, IeeeRoot>::table();
+  return kTable;
+}
 
 }  // namespace millpond::kernels

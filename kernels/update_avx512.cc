@@ -4,6 +4,9 @@
 
 namespace millpond::kernels {
 
-const KernelTable& avx512_kernels() { return UpdateLoop<Lanes16, MklRoot>::table(); }
+const KernelTable& avx512_kernels() {
+  static constexpr KernelTable kTable = UpdateLoop<Lanes16, MklRoot>::table();
+  return kTable;
+}
 
 }  // namespace millpond::kernels

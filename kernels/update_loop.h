@@ -163,10 +163,8 @@ struct UpdateLoop {
     }
   }
 
-  static const KernelTable& table() {
-    static constexpr KernelTable kTable{update, Groups::decode, Groups::encode, Groups::widen,
-                                        Groups::narrow};
-    return kTable;
+  static constexpr KernelTable table() {
+    return {update, Groups::decode, Groups::encode, Groups::widen, Groups::narrow};
   }
 };
 

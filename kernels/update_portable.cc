@@ -4,6 +4,9 @@
 namespace millpond::kernels {
 
 // MKL's square root needs AVX-512's rsqrt14: variant_supported() refuses that variant elsewhere.
-const KernelTable& portable_kernels() { return UpdateLoop<Lane, IeeeRoot>::table(); }
+const KernelTable& portable_kernels() {
+  static constexpr KernelTable kTable = UpdateLoop<Lane, IeeeRoot>::table();
+  return kTable;
+}
 
 }  // namespace millpond::kernels
