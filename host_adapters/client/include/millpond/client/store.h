@@ -23,10 +23,10 @@ struct RuntimeCore;
 // One optimizer step. Arrays go by shard index, in the order in which shards were added to the
 // Binding; an empty one means what the ABI says of NULL.
 struct StepRequest {
-  std::span<const millpond_group_step> groups;  // every group once
-  std::span<const void* const> grads;           // where they moved since bind
-  std::span<const millpond_dtype> dtypes;       // of the gradients, where not the profile's
-  std::span<const std::uint8_t> has_grad;       // 0: the shard is untouched in this step
+  std::span<const millpond_group_step> groups = {};  // every group once
+  std::span<const void* const> grads = {};           // where they moved since bind
+  std::span<const millpond_dtype> dtypes = {};       // of the gradients, where not the profile's
+  std::span<const std::uint8_t> has_grad = {};       // 0: the shard is untouched in this step
   std::uint64_t config_epoch = 0;
   float grad_scale = 1.0F;  // gradients are divided by it
   bool found_inf = false;   // nothing moves

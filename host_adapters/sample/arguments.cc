@@ -1,0 +1,225 @@
+#include "host_adapters/sample/arguments.h"
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "millpond/error.hpp"
+
+namespace millpond::sample {
+namespace {
+
+constexpr const char* kDescription =
+    "Trains a byte-level language model on a text, with AdamW whose state is streamed through "
+    "files "
+    "by libmillpond.so, or held in memory, or both in lock step.";
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  millpond-sample --text book.txt --scratch /tmp/scratch --compare\n"
+    "      trains resident and streamed in lock step; fails at the first differing byte\n"
+    "  millpond-sample --text book.txt --scratch /tmp/scratch --save saves --save-every 100\n"
+    "  millpond-sample --text book.txt --scratch /tmp/scratch --save saves --save-every 100 \\\n"
+    "                  --resume saves\n"
+    "      goes on where a killed run was saved: same data, same learning rates, same bytes\n"
+    "  millpond-sample --text book.txt --scratch /tmp/scratch --moments bf16 --host-memory 4MiB\n"
+    "\n"
+    "Sizes take the suffixes KiB, MiB, GiB. The digest at the end is XXH3-128 of the final bf16\n"
+    "parameters in the order of --json's list. Exit codes: 0 done; 1 the plugin, the text or a "
+    "file\n"
+    "failed; 2 wrong command line; 3 --compare found a difference.";
+
+void add_training(CLI::App& app, Arguments& a) {
+  const char* group = "Training";
+  app.add_option("--text", a.text, "The text to learn")
+      ->required()
+      ->check(CLI::ExistingFile)
+      ->group(group);
+  app.add_option("--steps", a.steps, "Steps in all, those before a resume included")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber)
+      ->group(group);
+  app.add_option("--batch", a.batch, "Bytes predicted in a step")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20))
+      ->group(group);
+  app.add_option("--lr", a.hyper.lr, "Learning rate after the warm-up; ends at a twentieth of it")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(group);
+  app.add_option("--warmup", a.hyper.warmup, "Steps of linear warm-up, then half a cosine")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--beta1", a.hyper.beta1)
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 0.9999))
+      ->group(group);
+  app.add_option("--beta2", a.hyper.beta2)
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 0.999999))
+      ->group(group);
+  app.add_option("--eps", a.hyper.eps)
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(group);
+  app.add_option("--weight-decay", a.hyper.weight_decay,
+                 "Of the matrices; biases and the embedding do not decay")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(group);
+  app.add_option("--clip", a.hyper.clip, "Largest global norm of the gradient; 0: no clipping")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(group);
+  app.add_option("--seed", a.seed, "Of the first parameters and of the order of data")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--threads", a.threads, "0: all that the process may use; changes no bit")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1024))
+      ->group(group);
+}
+
+void add_model(CLI::App& app, Arguments& a) {
+  const char* group = "Model";
+  app.add_option("--context", a.shape.context, "Bytes that the model sees")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024))
+      ->group(group);
+  app.add_option("--embedding", a.shape.embedding, "Numbers a byte")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096))
+      ->group(group);
+  app.add_option("--hidden", a.shape.hidden, "Width of a hidden layer")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 65536))
+      ->group(group);
+  app.add_option("--layers", a.shape.layers, "Hidden layers")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 64))
+      ->group(group);
+}
+
+void add_streaming(CLI::App& app, Arguments& a) {
+  const char* group = "Streaming";
+  app.add_flag_callback(
+         "--streamed", [&a] { a.mode = Mode::kStreamed; }, "State in files (default)")
+      ->group(group);
+  app.add_flag_callback(
+         "--resident", [&a] { a.mode = Mode::kResident; }, "State in memory")
+      ->group(group);
+  app.add_flag_callback(
+         "--compare", [&a] { a.mode = Mode::kCompare; },
+         "Both in lock step on the same gradients: every byte must agree")
+      ->group(group);
+  app.add_option(
+         "--compare-every", a.compare_every,
+         "Steps from one comparison of mains and moments to the next; parameters are compared "
+         "in every step")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber)
+      ->group(group);
+  app.add_option("--plugin", a.plugin,
+                 "libmillpond.so; else MILLPOND_PLUGIN, beside this program, the installed one")
+      ->group(group);
+  app.add_option("--scratch", a.scratch, "Directory for the state's live files")->group(group);
+  app.add_option("--moments", a.moments, "How moments are stored")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "fp8_e4m3", "fp8_e5m2"}))
+      ->group(group);
+  app.add_option("--host-memory", a.host_memory_bytes,
+                 "Most bytes of pinned memory that the plugin may take")
+      ->transform(CLI::AsSizeValue(false))
+      ->group(group);
+  app.add_option("--tile-elements", a.tile_elements, "Elements that move together")->group(group);
+  app.add_option("--block-elements", a.block_elements, "Elements of a checksum")->group(group);
+  app.add_option("--bucket-elements", a.bucket_elements, "Elements of a file")->group(group);
+  app.add_option("--io-engine", a.io_engine, "auto, io_uring or threads")->group(group);
+  app.add_option("--option", a.options, "KEY=JSON for the plugin's options, any number of times")
+      ->group(group);
+}
+
+void add_saving(CLI::App& app, Arguments& a) {
+  const char* group = "Saving and output";
+  app.add_option("--save", a.save, "Directory of saves: one folder each, the newest is kept")
+      ->group(group);
+  app.add_option("--save-every", a.save_every, "Steps from one save to the next; 0: the last only")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--resume", a.resume, "Goes on from the newest whole save in this directory")
+      ->check(CLI::ExistingDirectory)
+      ->group(group);
+  app.add_flag("--weights-only", a.weights_only,
+               "With --resume: parameters only; mains are widened, moments start anew")
+      ->group(group);
+  app.add_option("--evaluations", a.evaluations, "How often the bits per byte are measured")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber)
+      ->group(group);
+  app.add_option("--evaluation-bytes", a.evaluation_bytes,
+                 "Bytes, evenly spread over the text, on which model and bigram are measured")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber)
+      ->group(group);
+  app.add_option("--json", a.json, "Also writes the figures to this file")->group(group);
+  app.add_flag("--quiet", a.quiet, "No progress")->group(group);
+}
+
+// What no single option can check.
+std::string contradiction(const Arguments& a) {
+  if (a.mode != Mode::kResident && a.scratch.empty()) return "--scratch is required";
+  if (a.mode == Mode::kCompare && a.moments != "fp32") {
+    return "--compare needs --moments fp32: other formats round the moments";
+  }
+  if (a.mode == Mode::kCompare && (!a.save.empty() || !a.resume.empty())) {
+    return "--compare does not save or resume";
+  }
+  if (a.save_every != 0 && a.save.empty()) return "--save-every needs --save";
+  if (a.weights_only && a.resume.empty()) return "--weights-only needs --resume";
+  for (const std::string& option : a.options) {
+    const std::size_t equals = option.find('=');
+    if (equals == std::string::npos || equals == 0 ||
+        !nlohmann::json::accept(option.substr(equals + 1))) {
+      return "--option " + option + ": not KEY=JSON (a text needs its quotes: KEY='\"text\"')";
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string Arguments::options_json() const {
+  nlohmann::json document = {{"scratch", scratch.string()}, {"moments", moments}};
+  if (host_memory_bytes != 0) document["host_memory_bytes"] = host_memory_bytes;
+  if (tile_elements != 0) document["tile_elements"] = tile_elements;
+  if (block_elements != 0) document["block_elements"] = block_elements;
+  if (bucket_elements != 0) document["bucket_elements"] = bucket_elements;
+  if (!io_engine.empty()) document["io_engine"] = io_engine;
+  if (threads != 0) document["update_threads"] = threads;
+  for (const std::string& option : options) {
+    const std::size_t equals = option.find('=');
+    document[option.substr(0, equals)] = nlohmann::json::parse(option.substr(equals + 1));
+  }
+  return document.dump();
+}
+
+std::optional<Arguments> parse_arguments(int count, char** values, int* exit_code) {
+  Arguments arguments;
+  CLI::App app(kDescription, "millpond-sample");
+  app.footer(kFooter);
+  app.set_version_flag("--version", MILLPOND_SAMPLE_VERSION);
+  add_training(app, arguments);
+  add_model(app, arguments);
+  add_streaming(app, arguments);
+  add_saving(app, arguments);
+  try {
+    app.parse(count, values);
+    const std::string wrong = contradiction(arguments);
+    if (!wrong.empty()) throw CLI::ValidationError(wrong);
+  } catch (const CLI::ParseError& error) {
+    *exit_code = app.exit(error) == 0 ? kExitOk : kExitUsage;
+    return std::nullopt;
+  }
+  return arguments;
+}
+
+}  // namespace millpond::sample
