@@ -15,8 +15,18 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kStep = 8u << 20;  // page cache that a file may occupy, twice
+// The cache keeps pages in larger pieces, and a piece that is only partly in a range that is
+// dropped stays: each range begins a little before the end of the last one.
+constexpr std::uint64_t kLargestPiece = 4u << 20;
 // A transfer ends at 0x7ffff000 bytes whatever was asked for; whole steps keep offsets aligned.
 constexpr std::uint64_t kMostAtOnce = kStep;
+
+// Advice: failing to drop pages harms nothing that was promised about bytes.
+void drop(int fd, std::uint64_t begin, std::uint64_t end) {
+  const std::uint64_t from = begin > kLargestPiece ? begin - kLargestPiece : 0;
+  ::posix_fadvise(fd, static_cast<off_t>(from), static_cast<off_t>(end - from),
+                  POSIX_FADV_DONTNEED);
+}
 
 }  // namespace
 
@@ -54,9 +64,7 @@ void PosixFile::drop_read(std::uint64_t offset, std::uint64_t end) {
   if (offset != read_.end) read_ = {offset / kPage * kPage, offset};
   read_.end = end;
   if (read_.end - read_.begin < kStep) return;
-  // Advice: failing to drop pages harms nothing that was promised about bytes.
-  ::posix_fadvise(fd_.get(), static_cast<off_t>(read_.begin),
-                  static_cast<off_t>(read_.end - read_.begin), POSIX_FADV_DONTNEED);
+  drop(fd_.get(), read_.begin, read_.end);
   read_.begin = read_.end / kPage * kPage;
 }
 
@@ -101,7 +109,7 @@ void PosixFile::wait_written() {
           SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) != 0) {
     note(errno);
   }
-  ::posix_fadvise(fd_.get(), begin, count, POSIX_FADV_DONTNEED);
+  drop(fd_.get(), range.begin, range.end);
 }
 
 void PosixFile::note(int error) {

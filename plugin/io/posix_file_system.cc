@@ -167,7 +167,6 @@ std::unique_ptr<File> PosixFileSystem::open(const std::string& path) {
   if (!S_ISREG(info.st_mode)) {
     throw Error(MILLPOND_E_CORRUPT, "open", "not a regular file").path(full(path));
   }
-  ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   return std::make_unique<PosixFile>(std::move(fd), full(path));
 }
 

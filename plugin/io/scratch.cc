@@ -90,7 +90,11 @@ int drop_cached(int fd, std::uint64_t offset, std::uint64_t bytes) {
       (errno == EIO || errno == ENOSPC || errno == EDQUOT)) {
     error = errno;
   }
-  ::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_DONTNEED);
+  // The cache keeps pages in pieces of up to 2 MiB; one that is only partly in the range stays.
+  constexpr std::uint64_t kLargestPiece = 2u << 20;
+  const std::uint64_t begin = offset > kLargestPiece ? offset - kLargestPiece : 0;
+  ::posix_fadvise(fd, static_cast<off_t>(begin),
+                  static_cast<off_t>(offset + bytes + kLargestPiece - begin), POSIX_FADV_DONTNEED);
   return error;
 }
 
