@@ -21,6 +21,8 @@ std::byte* model_address(const ShardWork& shard, std::uint64_t index) {
 // Work that is finished when start returns.
 class SynchronousWork : public TileWork {
  public:
+  SynchronousWork(ThreadPool& pool, HostPieces& pieces) : pool_(pool), pieces_(pieces) {}
+
   void start(TileView* tile) final {
     work(*tile);
     done_ = tile;
@@ -28,8 +30,6 @@ class SynchronousWork : public TileWork {
   TileView* finished(bool) final { return std::exchange(done_, nullptr); }
 
  protected:
-  SynchronousWork(ThreadPool& pool, HostPieces& pieces) : pool_(pool), pieces_(pieces) {}
-
   virtual void work(TileView& tile) = 0;
 
   // Calls function(run) for every run of the tile, by all threads.
