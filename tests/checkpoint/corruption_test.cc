@@ -189,6 +189,46 @@ TEST(CorruptionOfPlace, blocks_moved_with_their_sums_do_not_pass) {
   EXPECT_THROW(verify(0), Error);
 }
 
+// Two runs of blocks of a bucket change places, their sums with them, and all digests are made to
+// fit.
+void expect_swap_is_noticed(std::size_t data_a, std::size_t data_b, std::size_t data_bytes,
+                            std::size_t sum_a, std::size_t sum_b, std::size_t sum_count) {
+  MemoryFileSystem fs;
+  save(fs, kNewId, sample_store(2));
+  const std::string directory = std::string(kNewId) + "/" + kUid + "/";
+  const auto swap = [](std::string& in, std::size_t a, std::size_t b, std::size_t bytes) {
+    const auto at = [&](std::size_t i) { return in.begin() + static_cast<std::ptrdiff_t>(i); };
+    std::swap_ranges(at(a), at(a + bytes), at(b));
+  };
+  swap(fs.bytes(directory + "bucket00000.bin"), data_a, data_b, data_bytes);
+  std::string& sums = fs.bytes(directory + "bucket00000.sums");
+  swap(sums, sum_a * 8, sum_b * 8, sum_count * 8);
+  Manifest manifest = parse_manifest(fs.bytes(directory + "manifest.json"), "m");
+  manifest.buckets[0].sums_digest = digest(sums);
+  fs.bytes(directory + "manifest.json") = to_json(manifest);
+  const StoreRecord record{0, kUid, to_json(manifest).size(), digest(to_json(manifest))};
+  StoreReader reader(fs, kNewId, record);  // everything fits together
+  const BucketGeometry geometry = geometry_of(manifest, 0);
+  for (std::uint32_t s = 0; s < 3; ++s) {
+    for (std::uint64_t k = 0; k < geometry.blocks; ++k) {
+      const bool moved = s * 3 + k - sum_a < sum_count || s * 3 + k - sum_b < sum_count;
+      if (moved) {
+        EXPECT_THROW(reader.verify_block(0, s, k), Error) << s << " " << k;
+      } else {
+        EXPECT_NO_THROW(reader.verify_block(0, s, k)) << s << " " << k;
+      }
+    }
+  }
+}
+
+TEST(CorruptionOfPlace, blocks_swapped_within_a_segment_with_their_sums) {
+  expect_swap_is_noticed(0, 16384, 16384, 0, 1, 1);
+}
+
+TEST(CorruptionOfPlace, segments_swapped_with_their_sums) {
+  expect_swap_is_noticed(40960, 61440, 20480, 3, 6, 3);
+}
+
 TEST_F(Corruption, old_sums_with_new_data_and_the_other_way_round) {
   MemoryFileSystem other;
   save(other, kNewId, sample_store(9));
