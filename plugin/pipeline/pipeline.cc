@@ -28,7 +28,7 @@ struct Pipeline::Impl final : TierOwner {
   Impl& operator=(const Impl&) = delete;
 
   void detach(StateCore& state) noexcept override;
-  void require(const StateCore& state) const;
+  void require(const StateCore& state);
   void write_dirty(StateCore& state);
   void flush_all();
   void drop(StateCore& state);
@@ -79,7 +79,7 @@ void Pipeline::Impl::detach(StateCore& state) noexcept {
   state.kept = 0;
 }
 
-void Pipeline::Impl::require(const StateCore& state) const {
+void Pipeline::Impl::require(const StateCore& state) {
   if (state.owner != this) {
     throw Error(MILLPOND_E_INTERNAL, "visit tiles", "the state has no share of the host tier");
   }
@@ -87,7 +87,9 @@ void Pipeline::Impl::require(const StateCore& state) const {
     throw Error(MILLPOND_E_STATE, "visit tiles", "the host tier is suspended")
         .remedy("Call resume first.");
   }
-  if (state.failure) throw Error(*state.failure);
+  if (!state.failure) return;
+  mover.settle();
+  throw Error(*state.failure);
 }
 
 // All dirty tiles are written and stay. Errors are kept in the state.

@@ -30,7 +30,8 @@ namespace millpond::plugin {
 class Pipeline;
 
 // One store's streamed state: plan, scratch files, block sums, which tiles have moments, which are
-// in the tier. Created and destroyed while the pipeline is settled. Only the pipeline changes it.
+// in the tier. Only the pipeline changes it. Destroying it waits for its transfers and gives its
+// places back.
 class StreamedState {
  public:
   // `uid` seeds the block sums with bucket, segment and block index (checkpoint/block_sum.h).
@@ -123,28 +124,36 @@ class Pipeline {
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  // Divides the region anew among these stores: flushes everything, maps min(cap, what the plans
-  // can use), gives each store its K in proportion to its tiles. Throws Error(E_MEMORY) naming the
-  // option when fewer than 2 places fit. Only outside steps. With no stores the region is unmapped.
+  // Divides the region anew among these stores: flushes everything (errors stay in failure()), maps
+  // min(cap, what the plans can use), gives each store its K in proportion to its tiles. Throws
+  // Error(E_MEMORY) naming the option when fewer than 2 places fit; nothing has changed then. Only
+  // outside steps. With no stores the region is unmapped. While suspended nothing is mapped.
   void plan_tier(std::span<StreamedState* const> stores);
 
-  // Runs work over these tiles (indices ascending). The order alternates from visit to visit for
-  // kUpdate; others ascend. Tiles not named are not touched, except that they may leave the tier
-  // for room. At the end K tiles at most stay, dirty. Throws the first error of work or of a
-  // transfer after everything started has come to rest; with kUpdate and kOverwrite the state is
-  // then not to be trusted (the caller poisons). figures may be NULL.
+  // Runs work over these tiles (indices ascending), in an order of the pipeline's choice. At the
+  // end K tiles at most stay, dirty where they were changed: kUpdate and kOverwrite keep those that
+  // the next visit meets first, kRead keeps what was held. Tiles not named are not touched, except
+  // that they may leave the tier for room. Flushes may still be in flight on return. Throws the
+  // state's failure() if there is one, else the first error of work or of a transfer, after
+  // everything started has come to rest. kUpdate and kOverwrite make it the state's failure():
+  // contents that were not written are gone (the caller poisons). After kRead the state is as good
+  // as before. figures may be NULL; else tiles, bytes and seconds are added to it, and bound_by is
+  // set from the sums. waiting_seconds is all that the calling thread spent on a stage or waiting
+  // for it.
   void visit(StreamedState& state, std::span<const std::uint32_t> tiles, Access access,
              TileWork& work, millpond_step_figures* figures);
 
   // Every dirty tile of the state is in its file, and nothing of it is in flight. The tiles stay in
-  // the tier, clean.
+  // the tier, clean. Throws the state's failure().
   void flush(StreamedState& state);
   // Nothing of any store is in flight; errors stay in failure() of their states.
   void settle();
   // Forgets the state's tiles in the tier without writing them; waits for what is in flight.
   void discard(StreamedState& state);
 
-  // Flush everything, unmap the region (phase/1), and map it again.
+  // Flush everything, unmap the region (phase/1), and map it again. Between them visits of states
+  // with tiles throw Error(E_STATE); all contents are in the files. A suspend that cannot write
+  // throws and keeps the memory; a resume that gets no memory throws and can be tried again.
   void suspend();
   void resume();
 
