@@ -1,15 +1,16 @@
 #include "plugin/guard/geometry.h"
 
-#include <algorithm>
-
 namespace millpond::plugin {
 
 std::optional<std::uint64_t> element_count(const std::vector<std::uint64_t>& shape) {
-  if (std::find(shape.begin(), shape.end(), 0u) != shape.end()) return 0;
   std::uint64_t count = 1;
-  for (const std::uint64_t size : shape)
-    if (__builtin_mul_overflow(count, size, &count) || count >= 1ull << 63) return std::nullopt;
-  return count;
+  bool empty = false;
+  for (const std::uint64_t size : shape) {
+    empty = empty || size == 0;
+    const std::uint64_t factor = size == 0 ? 1 : size;
+    if (__builtin_mul_overflow(count, factor, &count) || count >= 1ull << 63) return std::nullopt;
+  }
+  return empty ? 0 : count;
 }
 
 bool boxes_intersect(const Shard& a, const Shard& b) {

@@ -10,8 +10,8 @@
 
 namespace millpond::plugin {
 
-// Elements of a shape; 1 for a scalar. Empty when there are 2^63 or more. A dimension of 0 makes it
-// 0, whatever the others are.
+// Elements of a shape; 1 for a scalar, 0 with a dimension of 0. Empty when the other dimensions
+// multiply to 2^63 or more, so that readers may multiply in any order.
 std::optional<std::uint64_t> element_count(const std::vector<std::uint64_t>& shape);
 
 // Whether the boxes share an element. Both inside one global shape, which bounds offset + size.

@@ -144,6 +144,11 @@ std::vector<Case> identity_cases() {
        [](auto& p) { shard(p, 3).mutable_box_shape()->RemoveLast(); }},
       {"shape_overflow", "norm", "2^63",
        [](auto& p) {
+         set_sizes(shard(p, 3), {kTwo32, 0, kTwo32}, {0, 0, 0}, {1, 0, 1});
+         shard(p, 3).set_flat_end(0);
+       }},
+      {"shape_overflow", "norm", "2^63",
+       [](auto& p) {
          set_sizes(shard(p, 3), {kTwo32, kTwo32}, {0, 0}, {4, 6});
        }},
       {"shape_overflow", "norm", "2^63",
@@ -279,7 +284,7 @@ TEST(RefusalCodes, a_flood_of_one_kind_is_summed_up) {
 TEST(RefusalCodes, B41_empty_shards_are_fine) {
   v1::HostProfile profile = good_profile();
   for (v1::Shard& s : *profile.mutable_shards()) s.set_flat_end(s.flat_begin());
-  set_sizes(shard(profile, 2), {0, UINT64_MAX}, {0, 5}, {0, 7});
+  set_sizes(shard(profile, 2), {0, kTwo32}, {0, 5}, {0, 7});
   set_sizes(shard(profile, 3), {}, {}, {});
   EXPECT_TRUE(judge(profile).empty());
   profile.clear_shards();
