@@ -49,7 +49,7 @@ const std::vector<LibraryRule>& library_rules() {
       {"CLI/", {"host_adapters/", "tests/"}},
       {"protozero/", {"plugin/guard/", "tests/"}},
       {"liburing", {"plugin/io/", "plugin/probe/", "tests/"}},
-      {"xxhash", {"checkpoint/", "tests/"}},
+      {"xxhash", {"checkpoint/", "host_adapters/", "tests/"}},
       {"cuda", {"kernels/", "plugin/device/", "plugin/pipeline/", "plugin/probe/", "tests/"}},
       {"torch/", {}},
       {"Python", {}},
