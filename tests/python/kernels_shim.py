@@ -68,26 +68,65 @@ class Kernels:
             pytest.skip(f"this processor cannot run {name}")
         return number
 
-    def update(self, name, hyper, step, main, exp_avg, exp_avg_sq, grad, *, grad_element=FP32,
-               model=None, model_element=BF16, numel=None, run=4096, grad_scale=1.0, fresh=False):
-        s = Step(hyper.lr, hyper.beta1, hyper.beta2, hyper.eps, hyper.weight_decay, step,
-                 grad_scale, self.variant(name), hyper.decoupled, hyper.maximize, fresh)
+    def update(
+        self,
+        name,
+        hyper,
+        step,
+        main,
+        exp_avg,
+        exp_avg_sq,
+        grad,
+        *,
+        grad_element=FP32,
+        model=None,
+        model_element=BF16,
+        numel=None,
+        run=4096,
+        grad_scale=1.0,
+        fresh=False,
+    ):
+        s = Step(
+            hyper.lr,
+            hyper.beta1,
+            hyper.beta2,
+            hyper.eps,
+            hyper.weight_decay,
+            step,
+            grad_scale,
+            self.variant(name),
+            hyper.decoupled,
+            hyper.maximize,
+            fresh,
+        )
         if numel is None:
             numel = main.numel() if hasattr(main, "numel") else main.size
-        self.lib.shim_update(self.processor, ctypes.byref(s), address(main), address(exp_avg),
-                             address(exp_avg_sq), address(grad), grad_element, address(model),
-                             model_element, ctypes.c_uint64(numel), ctypes.c_uint64(run))
+        self.lib.shim_update(
+            self.processor,
+            ctypes.byref(s),
+            address(main),
+            address(exp_avg),
+            address(exp_avg_sq),
+            address(grad),
+            grad_element,
+            address(model),
+            model_element,
+            ctypes.c_uint64(numel),
+            ctypes.c_uint64(run),
+        )
 
     def widen(self, codes: np.ndarray, element: int) -> np.ndarray:
         out = np.empty(codes.size, np.float32)
-        self.lib.shim_widen(self.processor, address(codes), element, address(out),
-                            ctypes.c_uint64(codes.size))
+        self.lib.shim_widen(
+            self.processor, address(codes), element, address(out), ctypes.c_uint64(codes.size)
+        )
         return out
 
     def narrow(self, values: np.ndarray, element: int) -> np.ndarray:
         out = np.empty(values.size, np.float32 if element == FP32 else np.uint16)
-        self.lib.shim_narrow(self.processor, address(values), address(out), element,
-                             ctypes.c_uint64(values.size))
+        self.lib.shim_narrow(
+            self.processor, address(values), address(out), element, ctypes.c_uint64(values.size)
+        )
         return out
 
     def encode(self, values: np.ndarray, storage: int, keep_nonzero: bool):
@@ -96,12 +135,25 @@ class Kernels:
         kind = [np.float32, np.uint16, np.uint16, np.uint8, np.uint8][storage]
         codes = np.full(groups * GROUP, 0x55, kind)
         scales = np.full(groups, np.nan, np.float32)
-        self.lib.shim_encode(self.processor, address(values), address(codes), address(scales),
-                             storage, ctypes.c_uint64(values.size), int(keep_nonzero))
+        self.lib.shim_encode(
+            self.processor,
+            address(values),
+            address(codes),
+            address(scales),
+            storage,
+            ctypes.c_uint64(values.size),
+            int(keep_nonzero),
+        )
         return codes, scales
 
     def decode(self, codes: np.ndarray, scales: np.ndarray, storage: int, count: int):
         out = np.empty(count, np.float32)
-        self.lib.shim_decode(self.processor, address(codes), address(scales), storage,
-                             address(out), ctypes.c_uint64(count))
+        self.lib.shim_decode(
+            self.processor,
+            address(codes),
+            address(scales),
+            storage,
+            address(out),
+            ctypes.c_uint64(count),
+        )
         return out

@@ -37,9 +37,16 @@ def variant_of(path: str) -> str:
 
 def optimizer_of(path: str, hyper: Hyper, parameters):
     kind = torch.optim.AdamW if hyper.decoupled else torch.optim.Adam
-    return kind(parameters, lr=hyper.lr, betas=(hyper.beta1, hyper.beta2), eps=hyper.eps,
-                weight_decay=hyper.weight_decay, maximize=hyper.maximize,
-                foreach=path == "foreach", fused=path == "fused")
+    return kind(
+        parameters,
+        lr=hyper.lr,
+        betas=(hyper.beta1, hyper.beta2),
+        eps=hyper.eps,
+        weight_decay=hyper.weight_decay,
+        maximize=hyper.maximize,
+        foreach=path == "foreach",
+        fused=path == "fused",
+    )
 
 
 def gradients(numel: int, seed: int):
@@ -63,8 +70,9 @@ def differing_values(a, b) -> int:
     return int(((a.view(torch.int16) != b.view(torch.int16)) & ~(a.isnan() & b.isnan())).sum())
 
 
-def compare(path, hyper, numel, *, processor=AVX512, steps=STEPS, run=4096, change=None,
-            grad_scale=None):
+def compare(
+    path, hyper, numel, *, processor=AVX512, steps=STEPS, run=4096, change=None, grad_scale=None
+):
     kernels = Kernels(processor)
     name = variant_of(path)
     start = torch.randn(numel, generator=torch.Generator().manual_seed(numel)) * 0.1
@@ -82,8 +90,20 @@ def compare(path, hyper, numel, *, processor=AVX512, steps=STEPS, run=4096, chan
             optimizer.grad_scale = torch.tensor(grad_scale)
             optimizer.found_inf = torch.tensor(0.0)
         optimizer.step()
-        kernels.update(name, hyper, step, main, exp_avg, exp_avg_sq, grad, model=model, run=run,
-                       model_element=BF16, fresh=step == 1, grad_scale=grad_scale or 1.0)
+        kernels.update(
+            name,
+            hyper,
+            step,
+            main,
+            exp_avg,
+            exp_avg_sq,
+            grad,
+            model=model,
+            run=run,
+            model_element=BF16,
+            fresh=step == 1,
+            grad_scale=grad_scale or 1.0,
+        )
     state = optimizer.state[theirs]
     assert int(state["step"]) == steps
     found = {
@@ -127,10 +147,20 @@ def test_narrower_processors_give_the_same_bits(path, processor):
 
 
 @pytest.mark.parametrize("path", ["single", "foreach", "fused"])
-@pytest.mark.parametrize("hyper", [
-    Hyper(beta1=0.3), Hyper(beta1=0.5), Hyper(beta1=0.0, beta2=0.9), Hyper(weight_decay=0.0),
-    Hyper(weight_decay=0.0, decoupled=False, maximize=True), Hyper(eps=1e-3, lr=0.3),
-    Hyper(lr=0.0), Hyper(eps=0.0, beta2=0.95)], ids=str)
+@pytest.mark.parametrize(
+    "hyper",
+    [
+        Hyper(beta1=0.3),
+        Hyper(beta1=0.5),
+        Hyper(beta1=0.0, beta2=0.9),
+        Hyper(weight_decay=0.0),
+        Hyper(weight_decay=0.0, decoupled=False, maximize=True),
+        Hyper(eps=1e-3, lr=0.3),
+        Hyper(lr=0.0),
+        Hyper(eps=0.0, beta2=0.95),
+    ],
+    ids=str,
+)
 def test_other_hyperparameters(path, hyper):
     compare(path, hyper, 65_543, steps=30)
 
@@ -138,8 +168,12 @@ def test_other_hyperparameters(path, hyper):
 @pytest.mark.parametrize("path", ["single", "foreach", "fused"])
 def test_hyperparameters_that_change_every_step(path):
     def change(step, hyper, optimizer):
-        new = Hyper(lr=1e-3 * (1 + step % 7), beta1=0.9 if step < 15 else 0.85 + step / 1000,
-                    beta2=0.999 if step < 20 else 0.97, weight_decay=0.01 * (step % 3))
+        new = Hyper(
+            lr=1e-3 * (1 + step % 7),
+            beta1=0.9 if step < 15 else 0.85 + step / 1000,
+            beta2=0.999 if step < 20 else 0.97,
+            weight_decay=0.01 * (step % 3),
+        )
         group = optimizer.param_groups[0]
         group["lr"], group["betas"] = new.lr, (new.beta1, new.beta2)
         group["weight_decay"] = new.weight_decay
@@ -152,8 +186,13 @@ def test_hyperparameters_that_change_every_step(path):
 @pytest.mark.parametrize("maximize", [False, True])
 def test_grad_scale_of_the_fused_step(scale, maximize):
     for decoupled in (True, False):
-        compare("fused", Hyper(decoupled=decoupled, maximize=maximize), 65_543, steps=30,
-                grad_scale=scale)
+        compare(
+            "fused",
+            Hyper(decoupled=decoupled, maximize=maximize),
+            65_543,
+            steps=30,
+            grad_scale=scale,
+        )
 
 
 @pytest.mark.parametrize("path", ["single", "foreach", "fused"])
@@ -173,8 +212,11 @@ def test_extreme_gradients(path):
         optimizer.step()
         kernels.update(name, hyper, step, main, exp_avg, exp_avg_sq, grad)
     state = optimizer.state[theirs]
-    for ours, reference in ((main, theirs.detach()), (exp_avg, state["exp_avg"]),
-                            (exp_avg_sq, state["exp_avg_sq"])):
+    for ours, reference in (
+        (main, theirs.detach()),
+        (exp_avg, state["exp_avg"]),
+        (exp_avg_sq, state["exp_avg_sq"]),
+    ):
         assert torch.equal(ours.isnan(), reference.isnan())
         same = ours.nan_to_num(0.0), reference.nan_to_num(0.0)
         assert differing_bits(*same) == 0
@@ -193,8 +235,9 @@ def test_every_non_negative_square_root_of_mkl():
         grad = root.clone()
         square = grad * grad
         main, exp_avg, exp_avg_sq = (torch.zeros_like(grad) for _ in range(3))
-        kernels.update("torch_cpu_foreach_mkl/1", hyper, 1, main, exp_avg, exp_avg_sq, grad,
-                       numel=grad.numel())
+        kernels.update(
+            "torch_cpu_foreach_mkl/1", hyper, 1, main, exp_avg, exp_avg_sq, grad, numel=grad.numel()
+        )
         assert differing_bits(exp_avg_sq, square) == 0
         expected = grad / torch.sqrt(square)
         assert torch.equal(main.nan_to_num(0.0), expected.nan_to_num(0.0)), binade
