@@ -63,11 +63,13 @@ class EngineFaults : public testing::Test {
     }
   }
 
-  sandbox::TempDirectory directory_;
+  void be_impatient() { rig_ = Rig("auto", 4, kTimeout); }
+
+  sandbox::TempDirectory directory_{true};
   Fd fd_;
   PageMemory sent_{kBytes};
   PageMemory back_{kBytes};
-  Rig rig_{"auto", 4, kTimeout};
+  Rig rig_{"auto", 4, milliseconds(20'000)};
 };
 
 constexpr Transfer::Kind kKinds[] = {Transfer::Kind::kWrite, Transfer::Kind::kRead};
@@ -106,6 +108,7 @@ TEST_F(EngineFaults, a_short_count_once_is_continued) {
 }
 
 TEST_F(EngineFaults, short_counts_for_ever_end_by_the_timeout) {
+  be_impatient();
   for (const auto shape : {Fault::Kind::kShortBy, Fault::Kind::kShortTo}) {
     for (const std::uint64_t cut : kCuts) {
       for (const auto kind : kKinds) {
@@ -141,7 +144,7 @@ TEST_F(EngineFaults, going_on_after_an_odd_count_stays_aligned) {
     once.kind = Fault::Kind::kShortBy;
     once.bytes = cut;
     cutter->set(once);
-    Engine engine(std::move(cutter), kTimeout);
+    Engine engine(std::move(cutter), milliseconds(20'000));
     // The cut attempt itself is odd by the harness's making: it is let through.
     strict.attempt = 2;
     refuses->set(strict);
@@ -177,6 +180,7 @@ TEST_F(EngineFaults, B15_EINTR_and_EAGAIN_once_are_retried) {
 }
 
 TEST_F(EngineFaults, EINTR_and_EAGAIN_for_ever_are_retried_until_the_timeout) {
+  be_impatient();
   for (const int answer : {EINTR, EAGAIN}) {
     for (const auto kind : kKinds) {
       Fault fault;
@@ -215,6 +219,7 @@ TEST_F(EngineFaults, B15_other_errors_fail_at_once) {
 }
 
 TEST_F(EngineFaults, an_overdue_transfer_comes_back_once_and_its_memory_stays_owned) {
+  be_impatient();
   Fault fault;
   fault.kind = Fault::Kind::kNever;
   rig_.faults->set(fault);
@@ -250,6 +255,7 @@ TEST_F(EngineFaults, a_slow_answer_within_the_timeout_is_no_error) {
 }
 
 TEST_F(EngineFaults, what_waits_behind_a_dead_device_ends_as_well) {
+  be_impatient();
   Fault fault;
   fault.kind = Fault::Kind::kNever;
   fault.for_ever = true;
@@ -271,6 +277,7 @@ TEST_F(EngineFaults, what_waits_behind_a_dead_device_ends_as_well) {
 
 // destroy must return when the kernel never answers; what it holds is left alone for good.
 TEST_F(EngineFaults, an_engine_whose_transfers_never_end_is_destroyed_without_waiting_for_them) {
+  be_impatient();
   Fault fault;
   fault.kind = Fault::Kind::kNever;
   rig_.faults->set(fault);

@@ -31,8 +31,9 @@ constexpr uid_t kNobody = 65534;
 
 }  // namespace
 
-TempDirectory::TempDirectory() {
-  const char* base = std::getenv("TMPDIR");
+TempDirectory::TempDirectory(bool in_memory) {
+  const char* base = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): nothing sets it
+  if (in_memory && ::access("/dev/shm", W_OK) == 0) base = "/dev/shm";
   path_ = std::string(base == nullptr ? "/tmp" : base) + "/millpond-io-test-XXXXXX";
   if (::mkdtemp(path_.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
 }

@@ -11,9 +11,10 @@
 
 namespace millpond::sandbox {
 
+// In TMPDIR or /tmp; in_memory: on tmpfs where there is one, for tests that count milliseconds.
 class TempDirectory {
  public:
-  TempDirectory();
+  explicit TempDirectory(bool in_memory = false);
   ~TempDirectory();
   TempDirectory(const TempDirectory&) = delete;
   TempDirectory& operator=(const TempDirectory&) = delete;
