@@ -17,12 +17,13 @@ FileReaper::~FileReaper() {
   if (thread_.joinable()) thread_.join();
 }
 
-void FileReaper::take_over(int fd) {
-  Fd copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  if (!copy) return;
+Fd FileReaper::second(int fd) { return Fd(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+
+void FileReaper::close(Fd file) {
+  if (!file) return;
   const std::lock_guard lock(mutex_);
   try {
-    files_.push_back(std::move(copy));
+    files_.push_back(std::move(file));
     if (!thread_.joinable()) {
       // The host's signals are for its own threads.
       sigset_t all, before;

@@ -18,9 +18,11 @@ class FileReaper {
   FileReaper(const FileReaper&) = delete;
   FileReaper& operator=(const FileReaper&) = delete;
 
-  // Keeps the file of `fd` open beyond fd's own close, and closes it in the background. Where
-  // that cannot be had (descriptors, threads) fd's own close does the work.
-  void take_over(int fd);
+  // A second descriptor of the file: while it is open, closing the first costs nothing. Empty where
+  // none can be had.
+  static Fd second(int fd);
+  // Closes it in the background, or here and now where no thread can be had.
+  void close(Fd file);
   // Until everything handed over so far is closed: before space is reserved anew.
   void wait();
 

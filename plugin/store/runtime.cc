@@ -111,7 +111,7 @@ void Runtime::destroy_store(Store* store) {
   stores_.erase(place);
   const bool held = owned->streamed() != nullptr;
   owned->drop_state();
-  if (held && !tier_suspended_) plan_tier(nullptr, nullptr);
+  if (held) plan_tier(nullptr, nullptr);
 }
 
 std::uint64_t Runtime::shut_down() {

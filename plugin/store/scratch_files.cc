@@ -81,11 +81,14 @@ void Runtime::retire_state(std::unique_ptr<StreamedState> state) {
     }
     placements_.erase(place);
   }
-  pipeline().discard(*state);
+  // Descriptors first: the state's own are closed with it, the files go with the last ones.
+  std::vector<Fd> files;
   for (std::uint32_t b = 0; b < state->plan().buckets.size(); ++b) {
-    engine_->forget(state->fd(b));
-    reaper_->take_over(state->fd(b));
+    files.push_back(FileReaper::second(state->fd(b)));
   }
+  pipeline().discard(*state);
+  state.reset();
+  for (Fd& file : files) reaper_->close(std::move(file));
 }
 
 void Runtime::plan_tier(StreamedState* extra, const StreamedState* without) {
