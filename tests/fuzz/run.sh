@@ -17,7 +17,9 @@ build=build/fuzz
 for tool in cmake ninja clang clang++; do
   command -v "$tool" >/dev/null || { echo "tests/fuzz/run.sh: $tool is missing; tests/run.sh installs it" >&2; exit 2; }
 done
-cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ \
+launcher=()
+command -v ccache >/dev/null && launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+cmake -S . -B "$build" -G Ninja "${launcher[@]}" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ \
   -DMILLPOND_FUZZ=ON -DMILLPOND_CUDA=OFF -DMILLPOND_SANITIZE=address,undefined >/dev/null
 cmake --build "$build" --target millpond_fuzzers
 
