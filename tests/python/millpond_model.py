@@ -47,7 +47,7 @@ class Model:
     def groups(self, step: int) -> list[c.GroupStep]:
         return [
             adamw(7, 1e-2 / step, beta2=0.95),
-            adamw(8, 2e-2, weight_decay=0.0, decoupled=False),
+            adamw(8, 2e-2, weight_decay=0.0),
         ]
 
     def bytes(self) -> bytes:

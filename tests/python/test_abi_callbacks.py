@@ -41,13 +41,13 @@ def test_callbacks_on_the_calling_thread(plugin, make_runtime, tmp_path) -> None
         if not model.own_main[i]:
             shard.main = Memory.of_numpy(mains[i])
     model.shards[3].model, model.shards[3].numel = None, model.SIZES[3]
-    runtime = make_runtime(callbacks, log_level="debug", save_bytes_per_s=0)
     caller: list[int] = []
     failed: list[BaseException] = []
 
     def body() -> None:
         try:
             caller.append(threading.get_ident())
+            runtime = make_runtime(callbacks, log_level="debug")
             store = runtime.store()
             store.bind(model.shards, plugin.profile(model.shards, "host/1"))
             train(store, model, range(1, 4))

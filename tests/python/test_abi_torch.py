@@ -62,6 +62,7 @@ class Twin:
         # Every third parameter is fp32 and its own main.
         self.models = [t.float() if i % 3 == 2 else t.clone() for i, t in enumerate(start)]
         self.grads = [torch.zeros(n) for n in sizes]
+        self.bases = [self.draw_base(n) for n in sizes]
         groups = [{"params": self.resident[g::2], **HYPER[g]} for g in HYPER if self.resident[g::2]]
         self.optimizer = torch.optim.AdamW(groups, foreach=path == "foreach", fused=path == "fused")
         self.shards = [
@@ -75,11 +76,17 @@ class Twin:
             for i, (model, grad) in enumerate(zip(self.models, self.grads, strict=True))
         ]
 
+    def draw_base(self, n: int) -> Any:
+        """Magnitudes over many binades, some exact zeros."""
+        exponents = torch.randint(-30, 3, (n,), generator=self.generator)
+        base = torch.randn(n, generator=self.generator) * torch.exp2(exponents)
+        base[torch.rand(n, generator=self.generator) < 0.01] = 0
+        return base
+
     def draw(self) -> None:
-        for grad in self.grads:
-            exponents = torch.randint(-30, 3, grad.shape, generator=self.generator)
-            grad.copy_(torch.randn(grad.shape, generator=self.generator) * torch.exp2(exponents))
-            grad[torch.rand(grad.shape, generator=self.generator) < 0.01] = 0
+        for grad, base in zip(self.grads, self.bases, strict=True):
+            base.mul_(torch.rand((), generator=self.generator) + 0.5)
+            grad.copy_(base.roll(int(torch.randint(1, 9999, (), generator=self.generator))))
 
     def step_resident(self, absent: set[int]) -> None:
         for i, parameter in enumerate(self.resident):
