@@ -20,7 +20,7 @@ std::atomic<int> allocations{0};
 std::atomic<int> opens{0};
 std::atomic<int> threads{0};
 
-void count(std::atomic<int>* counter) {
+[[maybe_unused]] void count(std::atomic<int>* counter) {
   if (counting.load(std::memory_order_relaxed)) counter->fetch_add(1, std::memory_order_relaxed);
 }
 
