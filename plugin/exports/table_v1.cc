@@ -8,6 +8,7 @@
 #include "plugin/exports/extensions.h"
 #include "plugin/exports/read_struct.h"
 #include "plugin/exports/table.h"
+#include "plugin/guard/wire_reader.h"
 
 namespace millpond::plugin {
 namespace {
@@ -72,6 +73,21 @@ std::int32_t destroy(millpond_store* handle, millpond_status* status) {
   });
 }
 
+// Shards of the profile: as many pointers the host must have given. Known before the first of them
+// is read, so that a wrong count is refused instead of read past the end of the host's array.
+std::uint64_t shards_of_profile(const millpond_bind_args& args) {
+  constexpr std::uint32_t kShards = 11;  // HostProfile.shards in handshake.proto
+  if (args.profile == nullptr && args.profile_bytes != 0) {
+    throw Error(MILLPOND_E_ARGUMENT, "bind", "the pointer is NULL").field("bind_args.profile");
+  }
+  WireReader profile("HostProfile", args.profile, args.profile_bytes);
+  std::uint64_t shards = 0;
+  while (profile.next()) {
+    if (profile.tag() == kShards) ++shards;
+  }
+  return shards;
+}
+
 std::int32_t bind(millpond_store* store, const millpond_bind_args* args, millpond_str* report,
                   millpond_status* status) {
   if (report != nullptr) *report = {};
@@ -86,7 +102,7 @@ std::int32_t bind(millpond_store* store, const millpond_bind_args* args, millpon
       std::vector<millpond_shard_pointers> shards;
       try {
         read = read_struct(args);
-        read_span(read.shards, "bind_args.shards", read.shards.count, shards);
+        read_span(read.shards, "bind_args.shards", shards_of_profile(read), shards);
       } catch (...) {
         entry->refuse_bind();
         throw;
