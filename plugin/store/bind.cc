@@ -249,11 +249,13 @@ void Binding::hand_over() {
   for (std::uint32_t i = 0; i < shards; ++i) {
     grads[i] = work_.shards[i].grad;
     order[i] = i;
+    held->by_id.emplace_back(profile_.shards[i].id, i);
     for (std::uint32_t g = 0; g < profile_.groups.size(); ++g) {
       if (profile_.groups[g].id == profile_.shards[i].group_id) group_of[i] = g;
     }
     work_.shards[i].given_main = nullptr;  // borrowed during the bind only
   }
+  std::sort(held->by_id.begin(), held->by_id.end());
   std::vector<std::uint32_t> tiles, given_group(profile_.groups.size());
   tiles.reserve(plan_.tiles.size());
   std::vector<millpond_group_step> step_groups;

@@ -2,65 +2,97 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+
+#include <condition_variable>
 #include <csignal>
 #include <exception>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 namespace millpond::plugin {
+namespace {
+
+// The host's signals are for its own threads: one that is started meanwhile blocks them all.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+struct FileReaper::State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<Fd> files;
+  bool busy = false;
+  bool stop = false;
+};
+
+FileReaper::FileReaper(std::chrono::milliseconds patience)
+    : state_(std::make_shared<State>()), patience_(patience) {}
 
 FileReaper::~FileReaper() {
+  if (!thread_.joinable()) return;
+  const bool done = wait();
   {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
+    const std::lock_guard lock(state_->mutex);
+    state_->stop = true;
   }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  state_->changed.notify_all();
+  if (done) {
+    thread_.join();
+  } else {
+    thread_.detach();
+  }
 }
 
 Fd FileReaper::second(int fd) { return Fd(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
 void FileReaper::close(Fd file) {
   if (!file) return;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(state_->mutex);
   try {
-    files_.push_back(std::move(file));
+    state_->files.push_back(std::move(file));
     if (!thread_.joinable()) {
-      // The host's signals are for its own threads.
-      sigset_t all, before;
-      sigfillset(&all);
-      pthread_sigmask(SIG_SETMASK, &all, &before);
-      try {
-        thread_ = std::thread([this] { run(); });
-      } catch (...) {
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        throw;
-      }
-      pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      const SignalsBlocked blocked;
+      thread_ = std::thread([state = state_] { run(*state); });
     }
   } catch (const std::exception&) {
-    files_.clear();  // closed here and now
+    state_->files.clear();
     return;
   }
-  changed_.notify_all();
+  state_->changed.notify_all();
 }
 
-void FileReaper::wait() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return files_.empty() && !busy_; });
+bool FileReaper::wait() {
+  std::unique_lock lock(state_->mutex);
+  return state_->changed.wait_for(lock, patience_,
+                                  [&] { return state_->files.empty() && !state_->busy; });
 }
 
-void FileReaper::run() {
-  std::unique_lock lock(mutex_);
+void FileReaper::run(State& state) {
+  std::unique_lock lock(state.mutex);
   for (;;) {
-    changed_.wait(lock, [this] { return stop_ || !files_.empty(); });
-    if (files_.empty()) return;
-    std::vector<Fd> closing = std::exchange(files_, {});
-    busy_ = true;
+    state.changed.wait(lock, [&] { return state.stop || !state.files.empty(); });
+    if (state.files.empty()) return;
+    std::vector<Fd> closing = std::exchange(state.files, {});
+    state.busy = true;
     lock.unlock();
     closing.clear();
     lock.lock();
-    busy_ = false;
-    changed_.notify_all();
+    state.busy = false;
+    state.changed.notify_all();
   }
 }
 

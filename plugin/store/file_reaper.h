@@ -1,11 +1,11 @@
-// Closes scratch files on a thread of its own: giving back the space of a large file takes seconds.
+// Closes scratch files on a thread of its own: giving back the space of a large file takes seconds,
+// and on a drive that does not answer it never ends.
 #ifndef MILLPOND_PLUGIN_STORE_FILE_REAPER_H_
 #define MILLPOND_PLUGIN_STORE_FILE_REAPER_H_
 
-#include <condition_variable>
-#include <mutex>
+#include <chrono>
+#include <memory>
 #include <thread>
-#include <vector>
 
 #include "plugin/io/scratch.h"
 
@@ -13,8 +13,9 @@ namespace millpond::plugin {
 
 class FileReaper {
  public:
-  FileReaper() = default;
-  ~FileReaper();  // waits until everything is closed
+  // `patience`: how long wait() and the destructor wait at most.
+  explicit FileReaper(std::chrono::milliseconds patience);
+  ~FileReaper();  // what is not closed by then is left to the thread
   FileReaper(const FileReaper&) = delete;
   FileReaper& operator=(const FileReaper&) = delete;
 
@@ -23,17 +24,15 @@ class FileReaper {
   static Fd second(int fd);
   // Closes it in the background, or here and now where no thread can be had.
   void close(Fd file);
-  // Until everything handed over so far is closed: before space is reserved anew.
-  void wait();
+  // Until everything handed over so far is closed: before space is reserved anew. False: it is not.
+  bool wait();
 
  private:
-  void run();
+  struct State;
+  static void run(State& state);
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Fd> files_;
-  bool busy_ = false;
-  bool stop_ = false;
+  std::shared_ptr<State> state_;  // shared with the thread, which may outlive this
+  std::chrono::milliseconds patience_;
   std::thread thread_;
 };
 

@@ -16,20 +16,16 @@ void Store::refresh_main(const millpond_refresh_args& args) {
   }
   check_stream(args.stream, "refresh_args.stream", "refresh_main");
   std::vector<std::uint8_t> chosen(shards.size(), args.shard_ids == nullptr ? 1 : 0);
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> by_id;
-  for (std::uint32_t i = 0; i < shards.size(); ++i) by_id.emplace_back(shards[i].id, i);
-  std::sort(by_id.begin(), by_id.end());
   for (std::uint64_t i = 0; i < args.count; ++i) {
-    const auto found = std::lower_bound(by_id.begin(), by_id.end(),
-                                        std::make_pair(args.shard_ids[i], std::uint32_t{0}));
-    if (found == by_id.end() || found->first != args.shard_ids[i]) {
+    const auto found = held_->find(args.shard_ids[i]);
+    if (!found) {
       throw Error(MILLPOND_E_ARGUMENT, "refresh_main",
                   "the store has no shard with id " + std::to_string(args.shard_ids[i]))
           .path(uid_)
           .field("refresh_args.shard_ids[" + std::to_string(i) + "]")
           .at(i);
     }
-    chosen[found->second] = 1;
+    chosen[*found] = 1;
   }
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     const ShardWork& work = work_.shards[i];

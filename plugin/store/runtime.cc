@@ -41,7 +41,7 @@ Runtime::Runtime(const millpond_host_api& api, Options options, std::uint32_t mi
   host_.log(MILLPOND_LOG_INFO,
             std::string("I/O engine ") + engine_->name() + ": " + engine_reason_);
   pool_ = std::make_unique<ThreadPool>(choose_threads(options_));
-  reaper_ = std::make_unique<FileReaper>();
+  reaper_ = std::make_unique<FileReaper>(timeout_of(options_));
 }
 
 Runtime::~Runtime() = default;
@@ -124,16 +124,19 @@ std::uint64_t Runtime::shut_down() {
       host_.log(MILLPOND_LOG_WARNING, "destroy " + owned->uid() + ": " + error.what());
     }
   }
-  if (engine_->owned_bytes() != 0 && !engine_->drain_owned(timeout_of(options_))) {
-    const std::uint64_t leaked = engine_->owned_bytes();
-    if (leaked != 0) {
-      // The kernel may still write there: memory and ring stay until the process ends.
-      static_cast<void>(pipeline_.release());
-      static_cast<void>(engine_.release());
-      return leaked;
-    }
+  const bool owned = engine_->owned_bytes() != 0 && !engine_->drain_owned(timeout_of(options_));
+  const std::uint64_t leaked = owned ? engine_->owned_bytes() : 0;
+  if (leaked != 0) {
+    // The kernel may still write there: memory and ring stay until the process ends.
+    static_cast<void>(pipeline_.release());
+    static_cast<void>(engine_.release());
   }
-  return 0;
+  // A drive that does not answer would hold whoever removes a directory from it. The next run
+  // reclaims what is left.
+  if (leaked != 0 || !reaper_->wait()) {
+    for (std::unique_ptr<ScratchRoot>& root : roots_) static_cast<void>(root.release());
+  }
+  return leaked;
 }
 
 void Runtime::poison_all(const std::string& why) {

@@ -1,8 +1,17 @@
 #include "plugin/store/store.h"
 
+#include <algorithm>
+
 #include "plugin/store/runtime.h"
 
 namespace millpond::plugin {
+
+std::optional<std::uint32_t> HeldState::find(std::uint64_t shard_id) const {
+  const auto found =
+      std::lower_bound(by_id.begin(), by_id.end(), std::make_pair(shard_id, std::uint32_t{0}));
+  if (found == by_id.end() || found->first != shard_id) return std::nullopt;
+  return found->second;
+}
 
 Store::Store(Runtime& runtime, std::string uid) : runtime_(runtime), uid_(std::move(uid)) {}
 
@@ -59,10 +68,7 @@ void Store::require_healthy(const char* operation) {
 }
 
 std::uint32_t Store::shard_index(std::uint64_t shard_id, const char* operation) const {
-  const std::vector<Shard>& shards = held_->profile.shards;
-  for (std::uint32_t i = 0; i < shards.size(); ++i) {
-    if (shards[i].id == shard_id) return i;
-  }
+  if (const auto index = held_->find(shard_id)) return *index;
   throw Error(MILLPOND_E_ARGUMENT, operation,
               "the store has no shard with id " + std::to_string(shard_id))
       .path(uid_)

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "millpond/checkpoint.h"
@@ -36,6 +37,10 @@ struct HeldState {
   std::unique_ptr<StreamedState> streamed;
   std::vector<std::uint64_t> steps;  // completed steps of each shard
   std::uint64_t completed = 0;       // completed steps of the store, skipped ones not counted
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> by_id;  // shard id and index, sorted
+
+  // The index of the shard, or nothing.
+  std::optional<std::uint32_t> find(std::uint64_t shard_id) const;
 };
 
 // The newest save of a store. Written by save_to, read by checkpoint/1's poll from any thread.

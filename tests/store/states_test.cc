@@ -142,10 +142,16 @@ TEST(Store, destroy_is_legal_in_every_state) {
     std::vector<Parameter> parameters = few();
     if (kind == 5) parameters[0].no_model = parameters[0].given_main = true;
     Training training(job, "s", parameters);
-    if (kind >= 1) ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
+    if (kind >= 1) {
+      ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
+    }
     if (kind == 2) training.train(1, 3);
-    if (kind == 3) EXPECT_EQ(table().unbind(training.store, &status), MILLPOND_OK);
-    if (kind == 4) EXPECT_EQ(phases().suspend(job.runtime, 1, &status), MILLPOND_OK);
+    if (kind == 3) {
+      EXPECT_EQ(table().unbind(training.store, &status), MILLPOND_OK);
+    }
+    if (kind == 4) {
+      EXPECT_EQ(phases().suspend(job.runtime, 1, &status), MILLPOND_OK);
+    }
     if (kind == 5) {
       job.copy_answer = MILLPOND_E_CALLBACK;
       EXPECT_EQ(training.step(training.make_step(1), &status), MILLPOND_E_CALLBACK);
@@ -153,7 +159,9 @@ TEST(Store, destroy_is_legal_in_every_state) {
     }
     EXPECT_EQ(table().destroy(training.store, &status), MILLPOND_OK) << status.text();
     training.store = nullptr;
-    if (kind == 4) EXPECT_EQ(phases().resume(job.runtime, &status), MILLPOND_OK) << status.text();
+    if (kind == 4) {
+      EXPECT_EQ(phases().resume(job.runtime, &status), MILLPOND_OK) << status.text();
+    }
   }
   EXPECT_EQ(table().destroy(nullptr, &status), MILLPOND_OK);
   EXPECT_EQ(table().runtime_destroy(nullptr, &status), MILLPOND_OK);
@@ -243,8 +251,12 @@ TEST(Store, two_stores_of_a_runtime_step_in_turn) {
   for (std::uint64_t number = 3; number < 24; ++number) {
     dense.train(number);
     expert.train(number);
-    if (number == 12) ASSERT_EQ(table().unbind(expert.store, &status), MILLPOND_OK);
-    if (number == 12) ASSERT_EQ(expert.bind(&status), MILLPOND_OK) << status.text();
+    if (number == 12) {
+      ASSERT_EQ(table().unbind(expert.store, &status), MILLPOND_OK);
+    }
+    if (number == 12) {
+      ASSERT_EQ(expert.bind(&status), MILLPOND_OK) << status.text();
+    }
   }
   EXPECT_EQ(dense.models_differ() + expert.models_differ(), "");
   EXPECT_EQ(dense.state_differs() + expert.state_differs(), "");

@@ -51,8 +51,10 @@ Job::Job(const std::string& scratch, const std::string& options,
     *cancel = job.cancel ? 1 : 0;
   };
   if (callbacks) callbacks(api);
-  std::string json = "{\"scratch\": " + (scratch.front() == '[' ? scratch : "\"" + scratch + "\"") +
-                     ", \"io_timeout_s\": 20" + (options.empty() ? "" : ", " + options) + "}";
+  std::string json =
+      "{\"scratch\": " + (scratch.front() == '[' ? scratch : "\"" + scratch + "\"") +
+      (options.find("io_timeout_s") != std::string::npos ? "" : ", \"io_timeout_s\": 20") +
+      (options.empty() ? "" : ", " + options) + "}";
   Status status;
   EXPECT_EQ(table().runtime_create(&api, str(json), &runtime, &status), MILLPOND_OK)
       << status.text();
