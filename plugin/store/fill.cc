@@ -74,8 +74,9 @@ void Binding::fill_bucket(std::uint32_t b, Carrier* carrier) {
       if (static_cast<std::size_t>(taken) != pieces.size()) mixed.push_back(t);
     }
   }
+  // Of this bucket: mains given for another one may be gone already.
   std::vector<std::uint8_t> fresh(profile_.shards.size());
-  for (std::size_t i = 0; i < fresh.size(); ++i) fresh[i] = source_[i] == kFresh;
+  for (const std::uint32_t i : bucket.shards) fresh[i] = source_[i] == kFresh;
   if (!from_model.empty()) {
     visit(from_model, Access::kOverwrite, device_->begin_fill_main(work_.shards, fresh, stream_));
   }
