@@ -16,7 +16,7 @@ constexpr std::uint32_t kSmallestDepth = 8;  // below that, threads serve as wel
 constexpr std::size_t kTrialBytes = 1u << 20;
 
 std::string explain(int error) {
-  const std::string text = errno_text(error);
+  std::string text = errno_text(error);
   if (error == EPERM || error == EACCES) return text + ", refused by a sandbox or by the system";
   if (error == ENOSYS) return text + ", not in this kernel or refused by a sandbox";
   if (error == ENOMEM) return text + ", RLIMIT_MEMLOCK";

@@ -63,12 +63,12 @@ void Engine::State::add(Transfer* transfer) {
 
 void Engine::State::start(Slot* slot, Clock::time_point now) {
   const Transfer& user = *slot->user;
-  Transfer& attempt = slot->attempt;
-  attempt = user;
+  Attempt& attempt = slot->attempt;
+  static_cast<Transfer&>(attempt) = user;
+  attempt.slot = slot;
   attempt.offset += slot->position;
   attempt.memory += slot->position;
   attempt.bytes = std::min(user.bytes - slot->position, kMostAtOnce);
-  attempt.tag = reinterpret_cast<std::uintptr_t>(slot);
   attempt.error = 0;
   attempt.done = 0;
   if (!slot->timed) {
@@ -109,7 +109,7 @@ void Engine::State::collect(Clock::time_point deadline) {
   if (count == 0) return;
   const Clock::time_point now = Clock::now();
   for (std::size_t i = 0; i < count; ++i) {
-    answered(reinterpret_cast<Slot*>(static_cast<std::uintptr_t>(completions[i]->tag)), now);
+    answered(static_cast<Attempt*>(completions[i])->slot, now);
   }
 }
 

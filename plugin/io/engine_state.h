@@ -17,10 +17,17 @@ namespace millpond::plugin {
 
 using Clock = std::chrono::steady_clock;
 
+struct Slot;
+
+// What raw has.
+struct Attempt : Transfer {
+  Slot* slot = nullptr;
+};
+
 // A transfer on its way. It goes waiting -> raw -> (waiting or retrying -> raw ->)* finished ->
 // free. An overdue one is finished while raw still holds it, and free when both are over.
 struct Slot {
-  Transfer attempt;  // what raw has; its tag is the slot's address
+  Attempt attempt;
   Transfer* user = nullptr;
   std::uint64_t position = 0;  // bytes that are done
   Clock::time_point deadline;  // of the present GiB; set at its first attempt

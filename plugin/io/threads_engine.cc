@@ -59,22 +59,22 @@ class ThreadsEngine final : public RawEngine {
     pthread_sigmask(SIG_BLOCK, &all, &before);  // new threads inherit it
     int error = 0;
     try {
-      threads_.reserve(wanted);
-      while (threads_.size() < wanted) threads_.emplace_back(&ThreadsEngine::serve, shared_);
+      threads_->reserve(wanted);
+      while (threads_->size() < wanted) threads_->emplace_back(&ThreadsEngine::serve, shared_);
     } catch (const std::system_error& failure) {
       error = failure.code().value();
     } catch (const std::bad_alloc&) {
       error = ENOMEM;
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (threads_.empty()) throw os_error("start I/O threads", "", error);
+    if (threads_->empty()) throw os_error("start I/O threads", "", error);
   }
 
   ~ThreadsEngine() override {
     if (maker_ != ::getpid()) {
-      // The threads are the parent's, and one of them may have held the lock at the fork.
-      new std::shared_ptr<Shared>(std::move(shared_));
-      new std::vector<std::thread>(std::move(threads_));
+      // The threads are the parent's, and one of them may have held the lock at the fork. Each
+      // holds a share of what is shared, so that this only ends ours.
+      threads_.release();  // NOLINT(bugprone-unused-return-value)
       return;
     }
     bool stuck = false;
@@ -86,7 +86,7 @@ class ThreadsEngine final : public RawEngine {
     shared_->work.notify_all();
     // A thread that sits in the kernel for good would be waited for for good. It holds a share of
     // what it needs.
-    for (std::thread& thread : threads_) stuck ? thread.detach() : thread.join();
+    for (std::thread& thread : *threads_) stuck ? thread.detach() : thread.join();
   }
 
   const char* name() const override { return "threads"; }
@@ -152,7 +152,7 @@ class ThreadsEngine final : public RawEngine {
   }
 
   std::shared_ptr<Shared> shared_;
-  std::vector<std::thread> threads_;
+  std::unique_ptr<std::vector<std::thread>> threads_ = std::make_unique<std::vector<std::thread>>();
   Queue staged_{shared_->room};
   pid_t maker_ = ::getpid();
 };
