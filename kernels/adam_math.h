@@ -26,7 +26,8 @@ MILLPOND_HD V lerp(V from, V to, V weight, bool small_weight) {
   return small_weight ? fma(weight, distance, from) : fma(weight - V(1.0F), distance, to);
 }
 
-// Scalars of torch's CPU kernels, made in double and cast (prepare()).
+// Scalars of torch's CPU kernels and of its optimizers in Python, made in double and cast
+// (prepare()).
 template <class V>
 struct TorchCpuScalars {
   V one_minus_beta1, one_minus_beta2, beta2, decay, step_size, bias2_sqrt, eps;
@@ -68,6 +69,37 @@ MILLPOND_HD void te_adam(State<V>& s, V grad, const TeScalars<V>& c) {
   s.exp_avg_sq = fma(grad, c.one_minus_beta2 * grad, c.beta2 * s.exp_avg_sq);
   const V direction = (s.exp_avg / c.bias1) / (square_root(s.exp_avg_sq / c.bias2) + c.eps);
   s.main = fma(-c.lr, fma(c.weight_decay, s.main, direction), s.main);
+}
+
+// torch's fused CUDA kernel since 2.11. `decay` is lr * weight_decay in fp32, 0 where there is
+// none.
+template <class V>
+struct TorchCudaFusedScalars {
+  V beta1, beta2, decay, step_size, bias2_sqrt, eps;
+  bool decays;
+};
+
+template <class V>
+MILLPOND_HD void torch_cuda_fused_adam(State<V>& s, V grad, const TorchCudaFusedScalars<V>& c) {
+  const V main = c.decays ? fma(-c.decay, s.main, s.main) : s.main;
+  s.exp_avg = fma(c.beta1, s.exp_avg, fma(-c.beta1, grad, grad));
+  const V square = grad * grad;
+  s.exp_avg_sq = fma(c.beta2, s.exp_avg_sq, fma(-c.beta2, square, square));
+  const V denominator = square_root(s.exp_avg_sq) / c.bias2_sqrt + c.eps;
+  s.main = main - (c.step_size * s.exp_avg) / denominator;
+}
+
+// torch's foreach and single-tensor optimizers on CUDA: one kernel an operation. The single-tensor
+// one divides by a scalar by multiplying with its reciprocal.
+template <bool kReciprocal, class V>
+MILLPOND_HD void torch_cuda_foreach_adam(State<V>& s, V grad, const TorchCpuScalars<V>& c) {
+  const V main = s.main * c.decay;
+  s.exp_avg = lerp(s.exp_avg, grad, c.one_minus_beta1, c.small_weight);
+  s.exp_avg_sq = fma(c.one_minus_beta2, grad * grad, s.exp_avg_sq * c.beta2);
+  const V root = square_root(s.exp_avg_sq);
+  const V denominator =
+      (kReciprocal ? root * (V(1.0F) / c.bias2_sqrt) : root / c.bias2_sqrt) + c.eps;
+  s.main = fma(c.step_size, s.exp_avg / denominator, main);
 }
 
 }  // namespace millpond::kernels

@@ -38,6 +38,27 @@ bool refuse(const char** why_not, const char* sentence) {
   return false;
 }
 
+bool cuda_variant_supported(Variant v, const char** why_not) {
+#if defined(MILLPOND_CUDA_KERNELS)
+  switch (v) {
+    case Variant::kTorchCudaFused2:
+    case Variant::kTorchCudaForeach:
+    case Variant::kTorchCudaSingle:
+    case Variant::kTeFusedAdam:
+      return true;
+    case Variant::kTorchCudaFused1:
+      return refuse(why_not,
+                    "the fused kernel of torch before 2.11 computes partly in double and was not "
+                    "compared with ours: use host/1, or torch_cuda_fused/2 with a newer torch");
+    default:
+      return refuse(why_not, "the arithmetic is that of a CPU kernel: it runs on CPU stores only");
+  }
+#else
+  (void)v;
+  return refuse(why_not, "this build has no CUDA kernels: build it where nvcc is");
+#endif
+}
+
 void prepare_torch(const Hyper& h, Scalars* s) {
   const auto step = static_cast<double>(h.step);
   const double bias1 = 1 - std::pow(h.beta1, step);
@@ -79,9 +100,7 @@ bool parse_variant(const char* name, std::uint64_t length, Variant* variant) {
 
 bool variant_supported(Variant v, bool cuda, const char** why_not) {
   if (v == Variant::kHost) return true;
-  if (cuda) {
-    return refuse(why_not, "this build has no CUDA kernels: build it where nvcc is");
-  }
+  if (cuda) return cuda_variant_supported(v, why_not);
   switch (v) {
     case Variant::kTorchCpuFused:
     case Variant::kTorchCpuForeach:

@@ -1,4 +1,4 @@
-"""ctypes over tests/kernels/kernels_shim.cc: the kernels by processor, on numpy and torch memory."""
+"""ctypes over tests/kernels/kernels_shim.cc: kernels by processor, on numpy and torch memory."""
 
 import ctypes
 import os
