@@ -12,14 +12,6 @@
 #include "plugin/pipeline/visit.h"
 
 namespace millpond::plugin {
-namespace {
-
-// Bytes that are fetched at once. A drive is at its rate with 8 MiB in flight; the rest covers the
-// time in which the caller's thread updates a tile and does not look at the engine.
-constexpr std::uint64_t kDepthBytes = 64 << 20;
-
-}  // namespace
-
 struct Pipeline::Impl final : TierOwner {
   Impl(const PipelineOptions& o, Engine& e, ThreadPool& p)
       : options(o), engine(e), pool(p), mover(e) {}
@@ -183,7 +175,7 @@ void Pipeline::visit(StreamedState& state, std::span<const std::uint32_t> tiles,
   impl_->mover.recover_lost();
   impl_->require(core);
   const std::uint64_t depth =
-      impl_->tier.place_bytes == 0 ? 0 : kDepthBytes / impl_->tier.place_bytes;
+      impl_->tier.place_bytes == 0 ? 0 : impl_->options.depth_bytes / impl_->tier.place_bytes;
   Visit(core, access, work, impl_->mover, impl_->pool, impl_->room,
         static_cast<std::uint32_t>(std::max<std::uint64_t>(depth, 2)))
       .run(tiles, figures);

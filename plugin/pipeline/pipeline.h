@@ -113,8 +113,14 @@ class CallOnTile final : public TileWork {
 };
 
 struct PipelineOptions {
-  std::uint64_t host_memory_bytes = 0;   // cap of the region; 0: as much as the plan can use
-  std::uint64_t ring_bytes = 256 << 20;  // the ring is max(4 places, this), at most all places
+  std::uint64_t host_memory_bytes = 0;  // cap of the region; 0: as much as the plan can use
+  // The ring is max(4 places, this), at most all places: only what a step needs to begin reading
+  // before its first flush is through, since the places of held tiles join it as the step runs.
+  std::uint64_t ring_bytes = 32 << 20;
+  // Fetched at once, and by how much flushes may run ahead of fetches: max(2 tiles, this). A drive
+  // is at its rate with 8 MiB in flight; the rest covers the time in which the caller's thread
+  // works on a tile and does not look at the engine.
+  std::uint64_t depth_bytes = 64 << 20;
 };
 
 class Pipeline {

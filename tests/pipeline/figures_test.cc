@@ -1,0 +1,102 @@
+// The seconds of a step by stage.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "tests/pipeline/model.h"
+
+namespace millpond::plugin {
+namespace {
+
+constexpr std::uint64_t kTileBytes = 3 * 4096 * 4;
+
+double sum(const double (&seconds)[5]) {
+  double all = 0;
+  for (const double s : seconds) all += s;
+  return all;
+}
+
+TEST(Figures, a_slow_update_bounds_the_step_and_its_time_is_the_updates) {
+  Rig rig(1 << 30);
+  ModelStore store(small_plan(10), "dense");
+  rig.plan({&store});
+  rig.fill(store);
+  const auto figures =
+      rig.visit(store, all_tiles(store.state->plan()), Access::kUpdate, [](TileView& view) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        view.dirty = true;
+      });
+  EXPECT_EQ(figures.bound_by, MILLPOND_STAGE_UPDATE);
+  EXPECT_GE(figures.busy_seconds[MILLPOND_STAGE_UPDATE], 0.05);
+  EXPECT_GE(figures.waiting_seconds[MILLPOND_STAGE_UPDATE], 0.05);
+  EXPECT_GE(figures.seconds, 0.05);
+  EXPECT_EQ(figures.busy_seconds[MILLPOND_STAGE_FETCH], 0.0);
+  EXPECT_EQ(figures.busy_seconds[MILLPOND_STAGE_FLUSH], 0.0);
+}
+
+// An engine whose reads, or writes, take 3 ms each and one after another.
+class SlowEngine final : public RawEngine {
+ public:
+  explicit SlowEngine(Transfer::Kind slow) : slow_(slow) { queue_.reserve(64); }
+  const char* name() const override { return "slow"; }
+  std::uint32_t depth() const override { return 64; }
+  void start(Transfer* attempt) override { queue_.push_back(attempt); }
+  void flush_submissions() override {}
+  void use_memory(std::byte*, std::uint64_t) override {}
+  void forget(int) override {}
+  std::size_t complete(std::span<Transfer*> completed,
+                       std::chrono::steady_clock::time_point deadline) override {
+    if (queue_.empty() || deadline <= std::chrono::steady_clock::now()) return 0;
+    Transfer* const attempt = queue_.front();
+    queue_.erase(queue_.begin());
+    if (attempt->kind == slow_) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    const auto offset = static_cast<off_t>(attempt->offset);
+    attempt->done = static_cast<std::uint64_t>(
+        attempt->kind == Transfer::Kind::kRead
+            ? pread(attempt->fd, attempt->memory, attempt->bytes, offset)
+            : pwrite(attempt->fd, attempt->memory, attempt->bytes, offset));
+    completed[0] = attempt;
+    return 1;
+  }
+
+ private:
+  Transfer::Kind slow_;
+  std::vector<Transfer*> queue_;
+};
+
+TEST(Figures, a_slow_drive_bounds_the_step_and_the_seconds_add_up) {
+  for (const Transfer::Kind slow : {Transfer::Kind::kRead, Transfer::Kind::kWrite}) {
+    ModelStore store(small_plan(14), "dense");
+    ThreadPool pool(1);
+    Engine engine(std::make_unique<SlowEngine>(slow), std::chrono::seconds(20));
+    PipelineOptions options;
+    options.host_memory_bytes = 6 * kTileBytes;
+    options.ring_bytes = 0;
+    Pipeline pipeline(options, engine, pool);
+    StreamedState* const states[] = {store.state.get()};
+    pipeline.plan_tier(states);
+    const auto tiles = all_tiles(store.state->plan());
+    CallOnTile fill([&](TileView& view) { store.overwrite(view, 1, true); });
+    CallOnTile step([&](TileView& view) { store.change(view, 2, true); });
+    pipeline.visit(*store.state, tiles, Access::kOverwrite, fill, nullptr);
+    pipeline.settle();
+    millpond_step_figures figures{};
+    pipeline.visit(*store.state, tiles, Access::kUpdate, step, &figures);
+    EXPECT_NE(figures.bound_by, MILLPOND_STAGE_UPDATE);
+    EXPECT_GT(figures.busy_seconds[MILLPOND_STAGE_FETCH], 0.0);
+    EXPECT_GT(figures.busy_seconds[MILLPOND_STAGE_FLUSH], 0.0);
+    EXPECT_LE(sum(figures.waiting_seconds), figures.seconds * 1.001);
+    EXPECT_GE(sum(figures.waiting_seconds), figures.seconds * 0.5);
+    for (const double busy : figures.busy_seconds) EXPECT_LE(busy, figures.seconds * 1.001);
+    // A second visit adds to the figures of the first.
+    const double first = figures.seconds;
+    pipeline.visit(*store.state, tiles, Access::kUpdate, step, &figures);
+    EXPECT_GT(figures.seconds, first);
+    EXPECT_EQ(figures.tiles, 2 * tiles.size());
+  }
+}
+
+}  // namespace
+}  // namespace millpond::plugin
