@@ -30,10 +30,6 @@ bool parse_variant(const char* name, std::uint64_t length, Variant* variant);
 // (FMA, AVX-512 for MKL's square root). `why_not` receives a sentence.
 bool variant_supported(Variant v, bool cuda, const char** why_not);
 
-// Whether the variant's framework was shown to do the same, bit by bit, with these flags: L2 weight
-// decay (not decoupled) and maximize. Where it was not, the host's callback is the exact way.
-bool flags_proven(Variant v, bool decoupled, bool maximize, const char** why_not);
-
 // A group's hyperparameters for one step.
 struct Hyper {
   Variant variant;
@@ -43,6 +39,11 @@ struct Hyper {
   bool decoupled;
   bool maximize;
 };
+
+// Whether the variant's framework was shown to do the same with these settings, bit by bit: L2
+// weight decay and maximize are what it depends on. Where it was not, the host's callback is the
+// exact way.
+bool hyper_proven(const Hyper& hyper, const char** why_not);
 
 // What the inner loop needs, computed once a (group, step counter) exactly as the variant's
 // framework does it.

@@ -94,45 +94,48 @@ __device__ __forceinline__ std::uint32_t piece_of(const CudaPiece* pieces, std::
   return low;
 }
 
-template <Variant kVariant>
-__global__ void __launch_bounds__(kThreads)
+// kQuads 2: a warp has whole groups; 1: halves, for pieces without scaled formats.
+template <Variant kVariant, int kQuads>
+__global__ void __launch_bounds__(kThreads, kQuads == 1 ? 4 : 2)
     update_groups(const CudaPiece* __restrict__ pieces, std::uint32_t count, std::uint64_t groups,
                   const Scalars* __restrict__ all_scalars) {
-  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  constexpr std::uint64_t kParts = 2 / kQuads;
   const std::uint64_t warps = static_cast<std::uint64_t>(gridDim.x) * (kThreads / kWarp);
-  for (std::uint64_t g = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp; g < groups;
-       g += warps) {
+  for (std::uint64_t part = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp;
+       part < groups * kParts; part += warps) {
+    const std::uint64_t g = part / kParts;
+    const int base = static_cast<int>(part % kParts * 128 + threadIdx.x % kWarp * 4);
     const CudaPiece& piece = pieces[piece_of(pieces, count, g)];
     const FlatRun& run = piece.run;
     const Scalars& scalars = all_scalars[piece.scalars];
     const std::uint64_t group = g - piece.first_group;
     const std::uint64_t begin = group * kGroupElements;
     const int n = static_cast<int>(min(run.count - begin, kGroupElements));
-    Mine main, exp_avg, exp_avg_sq, grad;
-    load_segment(run.main, group, lane, n, main);
-    load_element(run.grad + begin * item_bytes(run.grad_element), run.grad_element, lane, n, grad);
+    Mine<kQuads> main, exp_avg, exp_avg_sq, grad;
+    load_segment(run.main, group, base, n, main);
+    load_element(run.grad + begin * item_bytes(run.grad_element), run.grad_element, base, n, grad);
     if (run.moments_present) {
-      load_segment(run.exp_avg, group, lane, n, exp_avg);
-      load_segment(run.exp_avg_sq, group, lane, n, exp_avg_sq);
+      load_segment(run.exp_avg, group, base, n, exp_avg);
+      load_segment(run.exp_avg_sq, group, base, n, exp_avg_sq);
     } else {
 #pragma unroll
-      for (int k = 0; k < kMine; ++k) exp_avg.x[k] = exp_avg_sq.x[k] = Lane(0.0F);
+      for (int k = 0; k < Mine<kQuads>::kCount; ++k) exp_avg.x[k] = exp_avg_sq.x[k] = Lane(0.0F);
     }
     const Formula<kVariant> formula(scalars);
 #pragma unroll
-    for (int k = 0; k < kMine; ++k) {
+    for (int k = 0; k < Mine<kQuads>::kCount; ++k) {
       State<Lane> state{main.x[k], exp_avg.x[k], exp_avg_sq.x[k]};
       formula(state, shaped(grad.x[k], state.main, scalars));
-      const bool inside = place_of(lane, k) < n;
+      const bool inside = place_of(base, k) < n;
       main.x[k] = inside ? state.main : Lane(0.0F);
       exp_avg.x[k] = inside ? state.exp_avg : Lane(0.0F);
       exp_avg_sq.x[k] = inside ? state.exp_avg_sq : Lane(0.0F);
     }
-    store_segment(run.main, group, lane, n, main, false);
-    store_segment(run.exp_avg, group, lane, n, exp_avg, false);
-    store_segment(run.exp_avg_sq, group, lane, n, exp_avg_sq, true);
+    store_segment(run.main, group, base, n, main, false);
+    store_segment(run.exp_avg, group, base, n, exp_avg, false);
+    store_segment(run.exp_avg_sq, group, base, n, exp_avg_sq, true);
     if (run.model != nullptr) {
-      store_element(run.model + begin * item_bytes(run.model_element), run.model_element, lane, n,
+      store_element(run.model + begin * item_bytes(run.model_element), run.model_element, base, n,
                     main);
     }
   }
@@ -150,11 +153,11 @@ __global__ void complete_scalars(Scalars* scalars, std::uint32_t count) {
   s.step_size = __fdiv_rn(s.lr, s.bias1);
 }
 
-template <Variant kVariant>
-cudaError_t launch(const CudaPiece* pieces, std::uint32_t count, std::uint64_t groups,
-                   const Scalars* scalars, std::uint32_t blocks, cudaStream_t stream) {
+template <Variant kVariant, int kQuads>
+cudaError_t launch_parts(const CudaPiece* pieces, std::uint32_t count, std::uint64_t groups,
+                         const Scalars* scalars, std::uint32_t blocks, cudaStream_t stream) {
   constexpr std::uint64_t kWarps = kThreads / kWarp;
-  const std::uint64_t wanted = (groups + kWarps - 1) / kWarps;
+  const std::uint64_t wanted = (groups * (2 / kQuads) + kWarps - 1) / kWarps;
   std::uint64_t most = blocks;
   if (most == 0) {
     int device = 0, processors = 0, resident = 0;
@@ -162,14 +165,21 @@ cudaError_t launch(const CudaPiece* pieces, std::uint32_t count, std::uint64_t g
     if (error != cudaSuccess) return error;
     error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
     if (error != cudaSuccess) return error;
-    error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, update_groups<kVariant>,
-                                                          kThreads, 0);
+    error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &resident, update_groups<kVariant, kQuads>, kThreads, 0);
     if (error != cudaSuccess) return error;
     most = static_cast<std::uint64_t>(processors) * static_cast<std::uint64_t>(resident);
   }
   const auto grid = static_cast<unsigned>(wanted < most ? wanted : most);
-  update_groups<kVariant><<<grid, kThreads, 0, stream>>>(pieces, count, groups, scalars);
+  update_groups<kVariant, kQuads><<<grid, kThreads, 0, stream>>>(pieces, count, groups, scalars);
   return cudaGetLastError();
+}
+
+template <Variant kVariant>
+cudaError_t launch(const CudaPiece* pieces, std::uint32_t count, std::uint64_t groups, bool scaled,
+                   const Scalars* scalars, std::uint32_t blocks, cudaStream_t stream) {
+  return scaled ? launch_parts<kVariant, 2>(pieces, count, groups, scalars, blocks, stream)
+                : launch_parts<kVariant, 1>(pieces, count, groups, scalars, blocks, stream);
 }
 
 }  // namespace
@@ -182,19 +192,19 @@ int complete_scalars_on_cuda(Scalars* scalars, std::uint32_t count, void* stream
 }
 
 int update_on_cuda(Variant variant, const CudaPiece* pieces, std::uint32_t count,
-                   std::uint64_t groups, const Scalars* scalars, std::uint32_t blocks,
+                   std::uint64_t groups, bool scaled, const Scalars* scalars, std::uint32_t blocks,
                    void* stream) {
   if (groups == 0) return cudaSuccess;
   const auto on = static_cast<cudaStream_t>(stream);
   switch (variant) {
     case Variant::kTorchCudaFused2:
-      return launch<Variant::kTorchCudaFused2>(pieces, count, groups, scalars, blocks, on);
+      return launch<Variant::kTorchCudaFused2>(pieces, count, groups, scaled, scalars, blocks, on);
     case Variant::kTorchCudaForeach:
-      return launch<Variant::kTorchCudaForeach>(pieces, count, groups, scalars, blocks, on);
+      return launch<Variant::kTorchCudaForeach>(pieces, count, groups, scaled, scalars, blocks, on);
     case Variant::kTorchCudaSingle:
-      return launch<Variant::kTorchCudaSingle>(pieces, count, groups, scalars, blocks, on);
+      return launch<Variant::kTorchCudaSingle>(pieces, count, groups, scaled, scalars, blocks, on);
     case Variant::kTeFusedAdam:
-      return launch<Variant::kTeFusedAdam>(pieces, count, groups, scalars, blocks, on);
+      return launch<Variant::kTeFusedAdam>(pieces, count, groups, scaled, scalars, blocks, on);
     default:
       return cudaErrorInvalidValue;
   }

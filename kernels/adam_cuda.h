@@ -29,10 +29,10 @@ constexpr std::uint64_t groups_of(std::uint64_t count) {
 int complete_scalars_on_cuda(Scalars* scalars, std::uint32_t count, void* stream);
 
 // The update of `count` pieces, `groups` groups in all, all of one variant that
-// variant_supported(variant, true) admits. `blocks` limits the grid; 0: as many as the device runs
-// at once.
+// variant_supported(variant, true) admits. `scaled`: some segment's format has scales. `blocks`
+// limits the grid; 0: as many as the device runs at once.
 int update_on_cuda(Variant variant, const CudaPiece* pieces, std::uint32_t count,
-                   std::uint64_t groups, const Scalars* scalars, std::uint32_t blocks,
+                   std::uint64_t groups, bool scaled, const Scalars* scalars, std::uint32_t blocks,
                    void* stream);
 
 }  // namespace millpond::kernels

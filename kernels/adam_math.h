@@ -90,15 +90,14 @@ MILLPOND_HD void torch_cuda_fused_adam(State<V>& s, V grad, const TorchCudaFused
 }
 
 // torch's foreach and single-tensor optimizers on CUDA: one kernel an operation. The single-tensor
-// one divides by a scalar by multiplying with its reciprocal.
+// one divides by a scalar by multiplying with its reciprocal, which is then what bias2_sqrt holds.
 template <bool kReciprocal, class V>
 MILLPOND_HD void torch_cuda_foreach_adam(State<V>& s, V grad, const TorchCpuScalars<V>& c) {
   const V main = s.main * c.decay;
   s.exp_avg = lerp(s.exp_avg, grad, c.one_minus_beta1, c.small_weight);
   s.exp_avg_sq = fma(c.one_minus_beta2, grad * grad, s.exp_avg_sq * c.beta2);
   const V root = square_root(s.exp_avg_sq);
-  const V denominator =
-      (kReciprocal ? root * (V(1.0F) / c.bias2_sqrt) : root / c.bias2_sqrt) + c.eps;
+  const V denominator = (kReciprocal ? root * c.bias2_sqrt : root / c.bias2_sqrt) + c.eps;
   s.main = fma(c.step_size, s.exp_avg / denominator, main);
 }
 

@@ -70,7 +70,8 @@ void prepare_torch(const Hyper& h, Scalars* s) {
   s->one_minus_beta1 = static_cast<float>(1 - h.beta1);
   s->one_minus_beta2 = static_cast<float>(1 - h.beta2);
   s->step_size = static_cast<float>(-(h.lr / bias1));
-  s->bias2_sqrt = static_cast<float>(bias2_sqrt);
+  s->bias2_sqrt =
+      static_cast<float>(h.variant == Variant::kTorchCudaSingle ? 1 / bias2_sqrt : bias2_sqrt);
   s->bias1 = static_cast<float>(bias1);
   s->bias2 = static_cast<float>(bias2);
 }
@@ -117,11 +118,19 @@ bool variant_supported(Variant v, bool cuda, const char** why_not) {
   }
 }
 
-bool flags_proven(Variant v, bool decoupled, bool maximize, const char** why_not) {
-  if (entry(v).family != Family::kTransformerEngine || (decoupled && !maximize)) return true;
-  return refuse(why_not,
-                "Transformer Engine's formula is known for decoupled weight decay and minimizing "
-                "only; use host/1");
+bool hyper_proven(const Hyper& h, const char** why_not) {
+  const bool l2 = !h.decoupled && h.weight_decay != 0;
+  if (h.variant == Variant::kTeFusedAdam && (l2 || h.maximize)) {
+    return refuse(why_not,
+                  "Transformer Engine's formula is known for decoupled weight decay and minimizing "
+                  "only; use host/1");
+  }
+  if (h.variant == Variant::kTorchCudaFused2 && l2 && h.grad_scale == 1.0F) {
+    return refuse(why_not,
+                  "torch's fused Adam with L2 weight decay rounds one element in four differently, "
+                  "which one depends on its tensors' alignment; use AdamW, foreach, or host/1");
+  }
+  return true;
 }
 
 Scalars prepare(const Hyper& h) {

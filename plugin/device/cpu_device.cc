@@ -234,7 +234,7 @@ class CpuDevice final : public Device {
   TileWork& begin_step(const StepWork& step, millpond_stream) override {
     for (const kernels::Hyper& hyper : step.hypers) {
       const char* why_not = "";
-      if (kernels::flags_proven(hyper.variant, hyper.decoupled, hyper.maximize, &why_not)) continue;
+      if (kernels::hyper_proven(hyper, &why_not)) continue;
       throw Error(MILLPOND_E_ARGUMENT, "step", why_not).field("step_args.groups");
     }
     update_.begin(step);

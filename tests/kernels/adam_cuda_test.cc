@@ -121,8 +121,8 @@ void step_on_both(std::uint64_t numel, Storage moments, bool fresh, Element elem
   const OnDevice<Scalars> d_scalars({scalars});
   ASSERT_EQ(complete_scalars_on_cuda(d_scalars.get(), 1, nullptr), cudaSuccess);
   ASSERT_EQ(update_on_cuda(Variant::kTeFusedAdam, d_pieces.get(),
-                           static_cast<std::uint32_t>(pieces.size()), groups, d_scalars.get(), 3,
-                           nullptr),
+                           static_cast<std::uint32_t>(pieces.size()), groups, is_scaled(moments),
+                           d_scalars.get(), 3, nullptr),
             cudaSuccess);
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 
@@ -174,7 +174,7 @@ TEST_F(CudaUpdate, te_formula_is_what_nvcc_makes_of_it) {
       piece.run.grad = reinterpret_cast<const unsigned char*>(g.get());
       const OnDevice<CudaPiece> pieces({piece});
       const OnDevice<Scalars> scalars({s});
-      ASSERT_EQ(update_on_cuda(Variant::kTeFusedAdam, pieces.get(), 1, groups_of(numel),
+      ASSERT_EQ(update_on_cuda(Variant::kTeFusedAdam, pieces.get(), 1, groups_of(numel), false,
                                scalars.get(), 0, nullptr),
                 cudaSuccess);
       const float beta1 = 0.9F, beta2 = 0.999F;
@@ -198,7 +198,7 @@ TEST_F(CudaUpdate, te_formula_is_what_nvcc_makes_of_it) {
 }
 
 TEST_F(CudaUpdate, a_variant_of_the_cpu_is_refused) {
-  EXPECT_NE(update_on_cuda(Variant::kTorchCpuFused, nullptr, 0, 1, nullptr, 0, nullptr),
+  EXPECT_NE(update_on_cuda(Variant::kTorchCpuFused, nullptr, 0, 1, false, nullptr, 0, nullptr),
             cudaSuccess);
   EXPECT_FALSE(variant_supported(Variant::kTorchCpuFused, true, nullptr));
   EXPECT_FALSE(variant_supported(Variant::kTorchCudaFused1, true, nullptr));

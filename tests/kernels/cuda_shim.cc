@@ -80,7 +80,7 @@ SHIM int cuda_shim_update(const CudaShimStep* s, float* main, float* exp_avg, fl
   }
   if (error == 0) error = millpond::kernels::complete_scalars_on_cuda(device_scalars, 1, stream);
   if (error != 0) return error;
-  return millpond::kernels::update_on_cuda(hyper.variant, device_pieces, count, groups,
+  return millpond::kernels::update_on_cuda(hyper.variant, device_pieces, count, groups, false,
                                            device_scalars, blocks, stream);
 }
 

@@ -36,9 +36,14 @@ SHIM int shim_variant(const char* name, std::uint64_t length) {
              : -1;
 }
 
-SHIM int shim_flags_proven(int variant, int decoupled, int maximize) {
-  return millpond::kernels::flags_proven(static_cast<Variant>(variant), decoupled != 0,
-                                         maximize != 0, nullptr);
+SHIM int shim_hyper_proven(int variant, int decoupled, int maximize, double weight_decay) {
+  Hyper hyper{};
+  hyper.variant = static_cast<Variant>(variant);
+  hyper.weight_decay = weight_decay;
+  hyper.grad_scale = 1.0F;
+  hyper.decoupled = decoupled != 0;
+  hyper.maximize = maximize != 0;
+  return millpond::kernels::hyper_proven(hyper, nullptr);
 }
 
 struct ShimStep {

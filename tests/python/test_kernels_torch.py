@@ -4,6 +4,7 @@ tests/kernels/CMakeLists.txt runs this file once as torch comes, and again with 
 code limited to AVX2, each in a process of its own, since both choose their code when they start.
 """
 
+import ctypes
 import os
 
 import numpy as np
@@ -243,9 +244,19 @@ def test_every_non_negative_square_root_of_mkl():
         assert torch.equal(main.nan_to_num(0.0), expected.nan_to_num(0.0)), binade
 
 
-def test_flags_that_are_not_proven_are_said_so():
+def test_settings_that_are_not_proven_are_said_so():
     kernels = Kernels(PORTABLE)
     te = kernels.variant("te_fused_adam/1")
-    assert kernels.lib.shim_flags_proven(te, 1, 0) == 1
+
+    def proven(variant, decoupled, maximize, weight_decay):
+        return kernels.lib.shim_hyper_proven(
+            variant, decoupled, maximize, ctypes.c_double(weight_decay)
+        )
+
+    assert proven(te, 1, 0, 0.1) == 1
+    assert proven(te, 0, 0, 0.0) == 1
     for decoupled, maximize in ((0, 0), (1, 1), (0, 1)):
-        assert kernels.lib.shim_flags_proven(te, decoupled, maximize) == 0
+        assert proven(te, decoupled, maximize, 0.1) == 0
+    for name in ("torch_cpu_fused/1", "torch_cpu_foreach/1"):
+        for decoupled, maximize in ((0, 0), (1, 1), (0, 1)):
+            assert proven(kernels.variant(name), decoupled, maximize, 0.1) == 1
