@@ -38,16 +38,16 @@ bool known_element(millpond_dtype dtype) {
          dtype == MILLPOND_DTYPE_FP16;
 }
 
-void check_stream(const millpond_stream& stream, const std::string& field, const char* operation) {
+void check_stream(const millpond_stream& stream, const char* field, const char* operation) {
   const bool absent = stream.device_type == 0 && stream.device_id == 0;
   if (!absent && stream.device_type != MILLPOND_DEVICE_CPU) {
     throw Error(MILLPOND_E_ARGUMENT, operation, "the store is on the CPU, the stream is not")
-        .field(field + ".device_type")
+        .field(std::string(field) + ".device_type")
         .want(MILLPOND_DEVICE_CPU, static_cast<std::uint64_t>(stream.device_type));
   }
   if (stream.handle != 0) {
     throw Error(MILLPOND_E_ARGUMENT, operation, "on the CPU a stream's handle is 0")
-        .field(field + ".handle")
+        .field(std::string(field) + ".handle")
         .want(0, stream.handle);
   }
 }

@@ -69,7 +69,7 @@ StepTraffic expected_traffic(const Plan& plan, std::uint64_t tier_tiles);
 kernels::Element element_of(millpond_dtype dtype);
 bool known_element(millpond_dtype dtype);
 // Throws Error(E_ARGUMENT): another device's stream, or a handle where there are no streams.
-void check_stream(const millpond_stream& stream, const std::string& field, const char* operation);
+void check_stream(const millpond_stream& stream, const char* field, const char* operation);
 
 }  // namespace millpond::plugin
 
