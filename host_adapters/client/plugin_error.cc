@@ -15,8 +15,8 @@ std::string text_of(const char (&field)[Size]) {
 
 Error error_of(std::int32_t code, const millpond_status& status) {
   Error error(code, "", text_of(status.message));
-  if (status.native_kind == MILLPOND_NATIVE_ERRNO) error = std::move(error).os(status.native);
-  if (status.native_kind == MILLPOND_NATIVE_CUDA) error = std::move(error).cuda(status.native);
+  if (status.native_kind == MILLPOND_NATIVE_ERRNO) std::move(error).os(status.native);
+  if (status.native_kind == MILLPOND_NATIVE_CUDA) std::move(error).cuda(status.native);
   return std::move(error)
       .at(status.offset)
       .want(status.wanted, status.got)

@@ -26,7 +26,7 @@ constexpr const char* kFooter =
     "Sizes take the suffixes KiB, MiB, GiB. The digest at the end is XXH3-128 of the final bf16\n"
     "parameters in the order of --json's list. Exit codes: 0 done; 1 the plugin, the text or a "
     "file\n"
-    "failed; 2 wrong command line; 3 --compare found a difference.";
+    "failed; 2 wrong command line; 3 --compare or --formats found a difference.";
 
 void add_training(CLI::App& app, Arguments& a) {
   const char* group = "Training";
@@ -37,6 +37,10 @@ void add_training(CLI::App& app, Arguments& a) {
   app.add_option("--steps", a.steps, "Steps in all, those before a resume included")
       ->capture_default_str()
       ->check(CLI::PositiveNumber)
+      ->group(group);
+  app.add_option("--stop-after", a.stop_after,
+                 "Ends after this step, with the learning rates of a run of --steps; 0: does not")
+      ->capture_default_str()
       ->group(group);
   app.add_option("--batch", a.batch, "Bytes predicted in a step")
       ->capture_default_str()
@@ -111,6 +115,10 @@ void add_streaming(CLI::App& app, Arguments& a) {
          "--compare", [&a] { a.mode = Mode::kCompare; },
          "Both in lock step on the same gradients: every byte must agree")
       ->group(group);
+  app.add_flag_callback(
+         "--formats", [&a] { a.mode = Mode::kFormats; },
+         "Streams with each format of moments in turn and tells how far each goes from fp32")
+      ->group(group);
   app.add_option(
          "--compare-every", a.compare_every,
          "Steps from one comparison of mains and moments to the next; parameters are compared "
@@ -170,8 +178,9 @@ std::string contradiction(const Arguments& a) {
   if (a.mode == Mode::kCompare && a.moments != "fp32") {
     return "--compare needs --moments fp32: other formats round the moments";
   }
-  if (a.mode == Mode::kCompare && (!a.save.empty() || !a.resume.empty())) {
-    return "--compare does not save or resume";
+  if ((a.mode == Mode::kCompare || a.mode == Mode::kFormats) &&
+      (!a.save.empty() || !a.resume.empty())) {
+    return "--compare and --formats do not save or resume";
   }
   if (a.save_every != 0 && a.save.empty()) return "--save-every needs --save";
   if (a.weights_only && a.resume.empty()) return "--weights-only needs --resume";

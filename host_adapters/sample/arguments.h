@@ -14,7 +14,7 @@
 
 namespace millpond::sample {
 
-enum class Mode : std::uint8_t { kStreamed, kResident, kCompare };
+enum class Mode : std::uint8_t { kStreamed, kResident, kCompare, kFormats };
 
 struct Arguments {
   Mode mode = Mode::kStreamed;
@@ -22,6 +22,7 @@ struct Arguments {
 
   Shape shape;
   std::uint64_t steps = 400;
+  std::uint64_t stop_after = 0;  // 0: after `steps`
   std::size_t batch = 512;
   Hyperparameters hyper;
   std::uint64_t seed = 1;
@@ -48,6 +49,10 @@ struct Arguments {
   std::filesystem::path json;
   bool quiet = false;
 
+  // The step that this run ends with.
+  std::uint64_t last_step() const {
+    return stop_after != 0 && stop_after < steps ? stop_after : steps;
+  }
   // The plugin's options document.
   std::string options_json() const;
 };
@@ -55,7 +60,7 @@ struct Arguments {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;     // the plugin, a file, the text
 inline constexpr int kExitUsage = 2;      // the command line
-inline constexpr int kExitDifferent = 3;  // --compare found a difference
+inline constexpr int kExitDifferent = 3;  // --compare or --formats found a difference
 
 // Nothing: *exit_code says how to end (0 after --help). Errors are already told.
 std::optional<Arguments> parse_arguments(int count, char** values, int* exit_code);

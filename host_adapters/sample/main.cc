@@ -6,6 +6,7 @@
 
 #include "host_adapters/sample/arguments.h"
 #include "host_adapters/sample/durable_file.h"
+#include "host_adapters/sample/formats.h"
 #include "host_adapters/sample/progress.h"
 #include "host_adapters/sample/report.h"
 #include "host_adapters/sample/trainer.h"
@@ -18,6 +19,12 @@ int main(int count, char** values) {
     if (!arguments) return exit_code;
     Progress progress(arguments->quiet);
     try {
+      if (arguments->mode == Mode::kFormats) {
+        const FormatTable formats = try_formats(*arguments, progress);
+        std::fputs(formats.text.c_str(), stdout);
+        if (!arguments->json.empty()) write_durably(arguments->json, formats.json);
+        return formats.within_limits ? kExitOk : kExitDifferent;
+      }
       const RunResult result = train(*arguments, progress);
       std::fputs(table(*arguments, result).c_str(), stdout);
       if (!arguments->json.empty()) {

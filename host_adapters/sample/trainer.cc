@@ -191,8 +191,9 @@ RunResult train(const Arguments& arguments, Progress& progress) {
     result.costs.emplace_back().description = side.optimizer->description();
   }
 
+  const std::uint64_t last_step = arguments.last_step();
   Batch batch;
-  for (std::uint64_t step = result.first_step; step <= arguments.steps; ++step) {
+  for (std::uint64_t step = result.first_step; step <= last_step; ++step) {
     const auto start = std::chrono::steady_clock::now();
     text.draw(arguments.seed, step, arguments.batch, &batch);
     const double nats = model.backward(batch.contexts, batch.targets);
@@ -219,15 +220,15 @@ RunResult train(const Arguments& arguments, Progress& progress) {
       costs.last = cost;
     }
     model.widen_parameters();
-    progress.step(step, arguments.steps, nats / std::numbers::ln2);
+    progress.step(step, last_step, nats / std::numbers::ln2);
 
     if (sides.size() == 2) {
       compare_parameters(sides[0], sides[1], step);
-      if (step % arguments.compare_every == 0 || step == arguments.steps) {
+      if (step % arguments.compare_every == 0 || step == last_step) {
         compare_states(sides[0], sides[1], step);
       }
     }
-    if (step % evaluate_every == 0 || step == arguments.steps) {
+    if (step % evaluate_every == 0 || step == last_step) {
       result.evaluations.push_back({step, evaluate(model, text, places)});
       char line[80];
       std::snprintf(line, sizeof(line), "step %6llu  %.4f bits/byte",
@@ -235,7 +236,7 @@ RunResult train(const Arguments& arguments, Progress& progress) {
       progress.line(line);
     }
     const bool due = arguments.save_every != 0 && step % arguments.save_every == 0;
-    if (!arguments.save.empty() && (due || step == arguments.steps)) {
+    if (!arguments.save.empty() && (due || step == last_step)) {
       std::filesystem::create_directories(arguments.save);
       write_save(arguments.save, step, identity, *sides.front().optimizer);
       progress.line("saved step " + std::to_string(step), true);
@@ -245,6 +246,10 @@ RunResult train(const Arguments& arguments, Progress& progress) {
     result.costs[s].resident_bytes = sides[s].optimizer->resident_bytes();
   }
   result.digest = digest(model);
+  result.final_parameters.reserve(result.parameters);
+  for (const Parameter& parameter : model.parameters()) {
+    for (const Bfloat value : parameter.value) result.final_parameters.push_back(widen(value));
+  }
   return result;
 }
 

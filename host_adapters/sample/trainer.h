@@ -35,9 +35,10 @@ struct RunResult {
   std::vector<Evaluation> evaluations;
   double bigram_bits_per_byte = 0.0;
   std::size_t evaluated_bytes = 0;
-  std::vector<std::string> names;  // of the optimizers: "resident", "streamed"
-  std::vector<Costs> costs;        // one each
-  std::string digest;              // of the final parameters
+  std::vector<std::string> names;       // of the optimizers: "resident", "streamed"
+  std::vector<Costs> costs;             // one each
+  std::string digest;                   // of the final parameters
+  std::vector<float> final_parameters;  // widened, in order
   std::size_t parameters = 0;
   std::size_t text_bytes = 0;
 };
