@@ -40,6 +40,14 @@ std::int32_t load(Training& training, const std::string& path, Status* status, s
   return table().load_from(training.store, &args, status);
 }
 
+void take_over(Training& training, const std::vector<PlainParameter>& saved) {
+  training.plain = saved;
+  for (std::size_t i = 0; i < training.parameters.size(); ++i) {
+    if (training.parameters[i].model != MILLPOND_DTYPE_FP32 || saved[i].main.empty()) continue;
+    std::memcpy(training.models[i].data(), saved[i].main.data(), training.models[i].size());
+  }
+}
+
 bool Everything::operator==(const Everything& other) const {
   if (models != other.models || counters != other.counters) return false;
   if (segments.size() != other.segments.size()) return false;

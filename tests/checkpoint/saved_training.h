@@ -23,6 +23,10 @@ std::int32_t save(Training& training, const std::string& path, Status* status,
 std::int32_t load(Training& training, const std::string& path, Status* status,
                   std::uint64_t flags = 0, const std::string& save_id = "");
 
+// The oracle's state := this, and the models of parameters that are their own mains as well: those
+// come back with the framework's own checkpoint, not with ours.
+void take_over(Training& training, const std::vector<PlainParameter>& saved);
+
 // Everything that a load may change: models, all segments, counters.
 struct Everything {
   std::vector<std::vector<std::uint8_t>> models;

@@ -75,7 +75,7 @@ TEST_F(Cut, a_cancelled_save_leaves_the_older_one_and_no_leftovers) {
   EXPECT_EQ(training.state_differs(), "");
   training.train(4);
   ASSERT_EQ(load(training, path(), &status_), MILLPOND_OK) << status_.text();
-  training.plain = saved;
+  take_over(training, saved);
   EXPECT_EQ(training.models_differ() + training.state_differs(), "");
 }
 
@@ -105,7 +105,7 @@ TEST_F(Cut, B15_a_full_disk_during_a_save_leaves_the_older_one) {
   }
   EXPECT_EQ(training.state_differs(), "");
   ASSERT_EQ(load(training, path, &status_), MILLPOND_OK) << status_.text();
-  training.plain = saved;
+  take_over(training, saved);
   EXPECT_EQ(training.models_differ() + training.state_differs(), "");
   ASSERT_EQ(save(training, path, &status_), MILLPOND_OK) << status_.text();
   umount2(small.path().c_str(), MNT_DETACH);
