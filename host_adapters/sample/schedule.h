@@ -11,7 +11,7 @@ struct Hyperparameters {
   double final_lr = 0.05;     // a share of lr, reached in the last step
   std::uint64_t warmup = 40;  // steps
   double beta1 = 0.9;
-  double beta2 = 0.95;
+  double beta2 = 0.99;
   double eps = 1e-8;
   double weight_decay = 0.1;  // of the group that decays; decoupled
   double clip = 1.0;          // largest global norm of the gradient; 0: no clipping
