@@ -45,6 +45,8 @@ class FileSystem {
   virtual void rename(const std::string& from, const std::string& to) = 0;
   virtual void sync_directory(const std::string& directory) = 0;
   virtual void remove_tree(const std::string& path) = 0;  // absent is fine
+  // The path as a person would look for it, for messages.
+  virtual std::string shown(const std::string& path) const { return path; }
 };
 
 }  // namespace millpond::checkpoint

@@ -27,7 +27,7 @@ std::vector<std::string> save_ids(FileSystem& fs) {
 
 Commit read_commit(FileSystem& fs, const std::string& save_id) {
   const std::string path = commit_path(save_id);
-  return parse_commit(read_text(fs, path, kMaxCommitBytes), path, save_id);
+  return parse_commit(read_text(fs, path, kMaxCommitBytes), fs.shown(path), save_id);
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ std::string read_text(FileSystem& fs, const std::string& path, std::uint64_t mos
   const std::uint64_t size = file->size();
   if (size > most) {
     throw Error(MILLPOND_E_CORRUPT, "read", "the file is longer than it can be")
-        .path(path)
+        .path(fs.shown(path))
         .at(most)
         .want(most, size);
   }
@@ -104,7 +104,7 @@ Commit find_save(FileSystem& fs, const std::string& save_id) {
     }
     if (!fs.exists(commit_path(save_id))) {
       throw Error(MILLPOND_E_MISSING, "load", "no such committed save is in the directory")
-          .path(commit_path(save_id));
+          .path(fs.shown(commit_path(save_id)));
     }
     return read_commit(fs, save_id);
   }
@@ -119,12 +119,13 @@ Commit find_save(FileSystem& fs, const std::string& save_id) {
                 saves.uncommitted.empty()
                     ? "the directory has no save"
                     : "the directory has no committed save, only an attempt that did not finish")
-        .path(commit_path(saves.uncommitted.empty() ? "<save id>" : saves.uncommitted.front()));
+        .path(fs.shown(saves.uncommitted.empty() ? "" : commit_path(saves.uncommitted.front())));
   }
   if (saves.committed.size() > 1 && saves.committed[0].sequence == saves.committed[1].sequence) {
     throw Error(MILLPOND_E_CORRUPT, "load",
                 "two saves have the same sequence number: " + saves.committed[0].save_id + " and " +
                     saves.committed[1].save_id)
+        .path(fs.shown(""))
         .remedy("Name the save id to load");
   }
   return saves.committed.front();

@@ -41,8 +41,8 @@ std::uint64_t reclaim_leftovers(FileSystem& fs);
 // The switch: COMMIT.json appears in the save id's directory, durably. Several ranks of one
 // directory may do this with the same contents.
 void write_commit(FileSystem& fs, const Commit& commit, std::uint32_t rank);
-// Takes a save back that must not count: its COMMIT.json goes first, durably, then the rest. Several
-// ranks of one directory may do this at once.
+// Takes a save back that must not count: its COMMIT.json goes first, durably, then the rest.
+// Several ranks of one directory may do this at once.
 void abandon(FileSystem& fs, const std::string& save_id);
 // Every other save goes, once this one is known to count everywhere.
 void remove_others(FileSystem& fs, const std::string& save_id);

@@ -28,7 +28,7 @@ StoreReader::StoreReader(FileSystem& fs, const std::string& save_id, const Store
   const std::string path = directory_ + "/" + kManifestName;
   if (record.manifest_bytes > kMaxJsonBytes) {
     throw Error(MILLPOND_E_CORRUPT, "load", "the commit names a manifest of an impossible size")
-        .path(path)
+        .path(fs_.shown(path))
         .want(kMaxJsonBytes, record.manifest_bytes);
   }
   const std::unique_ptr<File> file = open_sized(kManifestName, record.manifest_bytes);
@@ -38,13 +38,14 @@ StoreReader::StoreReader(FileSystem& fs, const std::string& save_id, const Store
     throw Error(
         MILLPOND_E_CORRUPT, "load",
         "the manifest has the digest " + found + ", COMMIT.json says " + record.manifest_digest)
-        .path(path)
+        .path(fs_.shown(path))
         .at(0)
         .remedy(kDamaged);
   }
-  manifest_ = parse_manifest(text, path);
+  manifest_ = parse_manifest(text, fs_.shown(path));
   if (manifest_.uid != record.uid) {
-    throw Error(MILLPOND_E_CORRUPT, "load", "the manifest is of store " + manifest_.uid).path(path);
+    throw Error(MILLPOND_E_CORRUPT, "load", "the manifest is of store " + manifest_.uid)
+        .path(fs_.shown(path));
   }
   seed_ = uid_seed(manifest_.uid);
   sums_.resize(manifest_.buckets.size());
@@ -61,7 +62,7 @@ std::unique_ptr<File> StoreReader::open_sized(const std::string& name, std::uint
   if (const std::uint64_t size = file->size(); size != bytes) {
     throw Error(MILLPOND_E_CORRUPT, "load",
                 size < bytes ? "the file is cut short" : "the file is longer than it was written")
-        .path(path)
+        .path(fs_.shown(path))
         .at(std::min(size, bytes))
         .want(bytes, size)
         .remedy(kDamaged);
@@ -80,7 +81,7 @@ void StoreReader::read_sums(std::uint32_t bucket) {
     throw Error(MILLPOND_E_CORRUPT, "load",
                 "the sums have the digest " + found + ", the manifest says " +
                     manifest_.buckets[bucket].sums_digest)
-        .path(directory_ + "/" + name)
+        .path(fs_.shown(directory_ + "/" + name))
         .at(0)
         .remedy(kDamaged);
   }
@@ -132,7 +133,7 @@ const StoreReader::CachedBlock& StoreReader::block(std::uint32_t bucket, std::ui
     throw Error(MILLPOND_E_CORRUPT, "load",
                 "the checksum of block " + std::to_string(block) + " of " + segment_name(segment) +
                     " (" + std::to_string(cached.bytes.size()) + " bytes) is wrong")
-        .path(directory_ + "/" + bucket_file_name(bucket))
+        .path(fs_.shown(directory_ + "/" + bucket_file_name(bucket)))
         .at(offset)
         .want(wanted, got)
         .remedy(kDamaged);

@@ -48,11 +48,11 @@ StoreWriter::StoreWriter(FileSystem& fs, const std::string& save_id, Manifest ma
   fill_layout(&manifest_);
   const std::string path = directory_ + "/" + kManifestName;
   try {
-    parse_manifest(to_json(manifest_), path);
+    parse_manifest(to_json(manifest_), fs_.shown(path));
   } catch (const Error& error) {
     throw Error(MILLPOND_E_ARGUMENT, "save",
                 std::string("the store cannot be described by a manifest: ") + error.what())
-        .path(path);
+        .path(fs_.shown(path));
   }
   for (std::uint32_t b = 0; b < manifest_.buckets.size(); ++b) {
     geometry_.push_back(geometry_of(manifest_, b));
@@ -105,7 +105,7 @@ void StoreWriter::write(std::uint32_t bucket, std::uint32_t segment, std::uint64
     const std::uint64_t sum = geometry.first_sum[segment] + block;
     if (size == 0 || size > blocks.size() - at || open.file == nullptr || open.written[sum]) {
       throw Error(MILLPOND_E_INTERNAL, "save", "a block that does not belong into the file")
-          .path(path)
+          .path(fs_.shown(path))
           .at(begin + at);
     }
     open.sums[sum] = block_sum(seed_, bucket, segment, block, blocks.data() + at, size);
@@ -144,7 +144,7 @@ void StoreWriter::write_sums(std::uint32_t bucket, const std::vector<std::uint64
 StoreRecord StoreWriter::finish() {
   if (unfinished_ > 0) {
     throw Error(MILLPOND_E_INTERNAL, "save", "buckets whose blocks did not all come")
-        .path(directory_)
+        .path(fs_.shown(directory_))
         .want(buckets_.size(), buckets_.size() - unfinished_);
   }
   const std::string text = to_json(manifest_);

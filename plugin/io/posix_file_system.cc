@@ -45,6 +45,7 @@ class PosixFileSystem final : public checkpoint::FileSystem {
   void rename(const std::string& from, const std::string& to) override;
   void sync_directory(const std::string& directory) override;
   void remove_tree(const std::string& path) override;
+  std::string shown(const std::string& path) const override { return full(path); }
 
  private:
   struct Place {  // a name in an open directory

@@ -2,6 +2,7 @@
 
 #include "checkpoint/saves.h"
 #include "plugin/io/posix_file_system.h"
+#include "plugin/store/binding.h"
 #include "plugin/store/restore.h"
 #include "plugin/store/runtime.h"
 
@@ -15,7 +16,8 @@ std::string text_of(const millpond_str& text) {
   return text.len == 0 ? std::string() : std::string(text.ptr, text.len);
 }
 
-const checkpoint::StoreRecord& find_store(const checkpoint::Commit& commit,
+const checkpoint::StoreRecord& find_store(const checkpoint::FileSystem& fs,
+                                          const checkpoint::Commit& commit,
                                           const std::string& uid) {
   if (const checkpoint::StoreRecord* record = commit.find(uid)) return *record;
   std::string names;
@@ -30,7 +32,7 @@ const checkpoint::StoreRecord& find_store(const checkpoint::Commit& commit,
               "the checkpoint has no store " + uid + "; it has " +
                   (names.empty() ? "none" : names) + " (world size " +
                   std::to_string(commit.world_size) + ")")
-      .path(commit.save_id + "/" + checkpoint::kCommitName)
+      .path(fs.shown(commit.save_id + "/" + checkpoint::kCommitName))
       .remedy("Load with the number of ranks and stores that saved");
 }
 
@@ -116,8 +118,8 @@ std::unique_ptr<StreamedState> Loading::finish() {
 StagedLoad Loading::from_checkpoint(checkpoint::FileSystem& fs, const std::string& save_id,
                                     bool convert) {
   const checkpoint::Commit commit = checkpoint::find_save(fs, save_id);
-  checkpoint::StoreReader reader(fs, commit.save_id, find_store(commit, store_.uid()));
-  const std::string path = reader.directory() + "/" + checkpoint::kManifestName;
+  checkpoint::StoreReader reader(fs, commit.save_id, find_store(fs, commit, store_.uid()));
+  const std::string path = fs.shown(reader.directory() + "/" + checkpoint::kManifestName);
   const Profile& live = store_.held()->profile;
   const std::vector<std::uint32_t> source = match_checkpoint(reader.manifest(), live, path);
   check_storage(reader.manifest(), store_.streamed()->plan().options, convert, path);
@@ -191,6 +193,7 @@ StagedLoad Store::verify_load(const millpond_io_args& args) {
         .field("io_args.flags")
         .want(kLoadFlags, args.flags);
   }
+  check_stream(args.stream, "io_args.stream", "load_from");
   const std::string path = text_of(args.path), id = text_of(args.save_id);
   const bool may_be_absent = (args.flags & MILLPOND_IO_INIT_FROM_MODEL) != 0 && id.empty();
   std::unique_ptr<checkpoint::FileSystem> fs;

@@ -61,7 +61,7 @@ TEST_F(Refusal, R03_R04_of_damaged_files_changes_nothing_and_the_run_goes_on) {
   for (const std::filesystem::path& file : files) {
     const std::string good = file_bytes(file);
     const std::string name = file.filename().string();
-    const auto refused = [&] { expect_refused(MILLPOND_E_CORRUPT, {name, "at offset"}); };
+    const auto refused = [&] { expect_refused(MILLPOND_E_CORRUPT, {file.string(), "at offset"}); };
     for (const std::size_t at : {std::size_t{1}, random() % good.size(), good.size() - 1}) {
       std::string bad = good;
       bad[at] = static_cast<char>(bad[at] ^ 0x40);

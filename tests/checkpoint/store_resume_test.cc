@@ -163,9 +163,13 @@ TEST_F(Resume, layouts_may_differ) {
     // And back, from that layout into the first.
     const std::string back = saved_.path() + "/back";
     ASSERT_EQ(save(resumed, back, &status_), MILLPOND_OK) << status_.text();
-    Training again(job, "s2", usual_parameters(), 6);
+    const std::vector<PlainParameter> later = resumed.plain;
+    Job third(scratch_.path(), kSmallTiles);
+    Training again(third, "s", usual_parameters(), 6);
     bind(again);
-    EXPECT_EQ(load(again, back, &status_), MILLPOND_E_MISSING) << "another store's name";
+    ASSERT_EQ(load(again, back, &status_), MILLPOND_OK) << status_.text();
+    take_over(again, {later.rbegin(), later.rend()});
+    expect_equal(again);
   }
 }
 
@@ -226,6 +230,18 @@ TEST_F(Resume, without_streamed_state_the_model_is_taken_only_when_asked_for) {
   // And a damaged one is no reason to start anew.
   write_file(only_save(path()) / "COMMIT.json", "{}");
   EXPECT_EQ(load(training, path(), &status_, MILLPOND_IO_INIT_FROM_MODEL), MILLPOND_E_CORRUPT);
+}
+
+TEST_F(Resume, B41_a_store_of_empty_shards_saves_and_loads) {
+  Job job(scratch_.path(), kSmallTiles);
+  Training training(job, "s", {{"nothing", 0, 0, 0}, {"none", 0, 1, 0, MILLPOND_DTYPE_FP32}});
+  bind(training);
+  training.train(1, 2);
+  ASSERT_EQ(save(training, path(), &status_), MILLPOND_OK) << status_.text();
+  training.train(3, 4);
+  ASSERT_EQ(load(training, path(), &status_), MILLPOND_OK) << status_.text();
+  EXPECT_LE(training.counter(0), 2U);
+  training.train(5);
 }
 
 TEST_F(Resume, B42_parked_state_is_saved) {
