@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint64_t kLargestStruct = 1u << 16;
 
 Error argument(std::string reason, std::string field) {
-  return Error(MILLPOND_E_ARGUMENT, "", std::move(reason)).field(std::move(field));
+  return Error(MILLPOND_E_ARGUMENT, "read arguments", std::move(reason)).field(std::move(field));
 }
 
 std::string joined(std::string_view name, const char* member) {
@@ -38,7 +38,7 @@ void copy_grown(const void* from, std::size_t filled, void* to, std::size_t know
   if (filled < known) std::memset(static_cast<std::byte*>(to) + filled, 0, known - filled);
   for (std::size_t i = known; i < filled; ++i) {
     if (bytes[i] == std::byte{0}) continue;
-    throw Error(MILLPOND_E_UNKNOWN_TAIL, "",
+    throw Error(MILLPOND_E_UNKNOWN_TAIL, "read arguments",
                 "the host has set a field at byte " + std::to_string(i) +
                     " that this version of the plugin does not know")
         .field(name.text())
