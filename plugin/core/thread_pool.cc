@@ -53,17 +53,17 @@ class BlockedSignals {
 }  // namespace
 
 struct ThreadPool::State {
+  alignas(64) std::atomic<std::uint32_t> round{0};  // workers sleep on it
+  std::atomic<bool> stop{false};
   // The round in progress. A worker reads these after `claim` and uses them only when its claim
   // succeeded, which proves that the round was still open.
   std::atomic<void (*)(void*, std::uint64_t)> body{nullptr};
   std::atomic<void*> context{nullptr};
   std::atomic<std::uint64_t> first{0};  // index of the round's 0
   std::atomic<std::uint64_t> count{0};
-  alignas(64) std::atomic<std::uint64_t> claim{kClosed};  // round << 32 | next index
-  alignas(64) std::atomic<std::uint32_t> round{0};        // workers sleep on it
-  alignas(64) std::atomic<std::uint32_t> done{0};         // the caller sleeps on it
-  std::atomic<bool> stop{false};
   std::vector<std::thread> workers;
+  alignas(64) std::atomic<std::uint32_t> done{0};         // the caller sleeps on it
+  alignas(64) std::atomic<std::uint64_t> claim{kClosed};  // round << 32 | next index
 
   void take_indices(std::uint32_t current);
   void work();
