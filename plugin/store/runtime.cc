@@ -111,7 +111,13 @@ void Runtime::destroy_store(Store* store) {
   stores_.erase(place);
   const bool held = owned->streamed() != nullptr;
   owned->drop_state();
-  if (held) plan_tier(nullptr, nullptr);
+  if (!held) return;
+  try {
+    plan_tier(nullptr, nullptr);
+  } catch (const Error& error) {
+    // The store is gone all the same; the others keep their share until the next bind.
+    host_.log(MILLPOND_LOG_WARNING, std::string("dividing the tier anew: ") + error.what());
+  }
 }
 
 std::uint64_t Runtime::shut_down() {
