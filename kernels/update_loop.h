@@ -21,6 +21,9 @@ struct GroupState {
 template <class V, class Mkl>
 struct UpdateLoop {
   using Groups = GroupLoop<V>;
+  // Elements at once where nothing is decoded: few enough that the parameter is still in the cache
+  // when it is narrowed.
+  static constexpr std::uint64_t kInPlace = 16 * kGroup;
   using Formula = void (*)(const GroupState&, const Scalars&);
 
   // kFresh: the moments are zero and their bytes are not read.
@@ -129,9 +132,13 @@ struct UpdateLoop {
                         (!scalars.decoupled && scalars.weight_decay != 0.0F);
     const std::uint64_t grad_size = Groups::element_size(run.grad_element);
     const std::uint64_t model_size = Groups::element_size(run.model_element);
-    for (std::uint64_t i = 0; i < run.count; i += kGroup) {
+    const bool in_place =
+        !shaped && run.grad_element == Element::kFp32 && run.main.storage == Storage::kFp32 &&
+        run.exp_avg.storage == Storage::kFp32 && run.exp_avg_sq.storage == Storage::kFp32;
+    const std::uint64_t stride = in_place ? kInPlace : kGroup;
+    for (std::uint64_t i = 0; i < run.count; i += stride) {
       const std::uint64_t index = i / kGroup;
-      const int n = Groups::part_of(run.count - i);
+      const int n = static_cast<int>(run.count - i < stride ? run.count - i : stride);
       GroupState group{open(run.main, index, n, main, true),
                        open(run.exp_avg, index, n, exp_avg, !fresh),
                        open(run.exp_avg_sq, index, n, exp_avg_sq, !fresh), grad, n};
