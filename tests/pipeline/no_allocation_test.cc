@@ -36,10 +36,13 @@ std::atomic<int> threads{0};
 
 #ifndef MILLPOND_SANITIZED
 extern "C" {
+// The C library's own names for what is replaced here.
+// NOLINTBEGIN(bugprone-reserved-identifier)
 void* __libc_malloc(std::size_t);
 void* __libc_calloc(std::size_t, std::size_t);
 void* __libc_realloc(void*, std::size_t);
 void* __libc_memalign(std::size_t, std::size_t);
+// NOLINTEND(bugprone-reserved-identifier)
 __attribute__((visibility("default"))) void* malloc(std::size_t size) {
   count(&allocations);
   return __libc_malloc(size);
