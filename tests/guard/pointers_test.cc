@@ -55,7 +55,7 @@ class CheckPointers : public testing::Test {
 
   plugin::Profile profile_ = read(good_profile());
   Pointers pointers_;
-  alignas(64) float memory_[1024] = {};
+  alignas(64) float memory_[2048] = {};
 };
 
 TEST_F(CheckPointers, accepts_what_agrees) {

@@ -43,6 +43,11 @@ std::map<std::string, Row> read_verdicts() {
   return rows;
 }
 
+std::string in_words(const Row& row) {
+  if (row.refused_active) return "refused";
+  return row.needs.empty() ? "allowed" : "refused unless " + row.needs + " is active";
+}
+
 class TruthTable : public testing::Test {
  protected:
   // Features that `states` does not name are inactive.
@@ -123,12 +128,32 @@ TEST_F(TruthTable, lists_all_refusals_when_everything_is_active) {
 TEST_F(TruthTable, is_what_the_rules_say_in_words) {
   for (const plugin::FeatureRule& rule : plugin::feature_rules()) {
     const Row& row = rows_.at(std::string(rule.name));
-    const std::string text = row.refused_active  ? "refused"
-                             : row.needs.empty() ? "allowed"
-                                                 : "refused unless " + row.needs + " is active";
-    EXPECT_EQ(plugin::verdict_text(rule), text) << rule.name;
+    EXPECT_EQ(plugin::verdict_text(rule), in_words(row)) << rule.name;
     EXPECT_EQ(rule.must_evaluate, row.refused_absent) << rule.name;
   }
+}
+
+// abi/README.md's rows: | `name` | since | must be listed | active | meaning |
+TEST_F(TruthTable, is_what_the_contract_page_tells_hosts) {
+  std::ifstream page(MILLPOND_ABI_PAGE);
+  ASSERT_TRUE(page.is_open()) << MILLPOND_ABI_PAGE;
+  std::set<std::string> told;
+  for (std::string line; std::getline(page, line);) {
+    std::vector<std::string> cells;
+    std::istringstream row(line);
+    for (std::string cell; std::getline(row, cell, '|');) {
+      std::erase(cell, '`');
+      const std::size_t begin = cell.find_first_not_of(' ');
+      const std::size_t end = cell.find_last_not_of(' ');
+      cells.push_back(begin == std::string::npos ? "" : cell.substr(begin, end - begin + 1));
+    }
+    if (cells.size() < 5 || !rows_.contains(cells[1])) continue;
+    const Row& row_of_feature = rows_.at(cells[1]);
+    told.insert(cells[1]);
+    EXPECT_EQ(cells[3], row_of_feature.refused_absent ? "yes" : "no") << line;
+    EXPECT_EQ(cells[4], in_words(row_of_feature)) << line;
+  }
+  EXPECT_EQ(told.size(), rows_.size());
 }
 
 TEST_F(TruthTable, refuses_unknown_features_only_when_active) {
