@@ -120,8 +120,9 @@ typedef struct millpond_group {
 #define MILLPOND_E_VERSION 3 /* no common major, or a minor that cannot be served */
 #define MILLPOND_E_OPTION \
   4 /* options: unknown key, bad value; the message suggests the nearest known key */
-#define MILLPOND_E_STATE 5     /* the call is not legal in the store's present state */
-#define MILLPOND_E_REFUSED 6   /* the guard refused the profile; the BindReport lists every reason \
+#define MILLPOND_E_STATE 5 /* the call is not legal in the store's present state */
+#define MILLPOND_E_REFUSED                                                                         \
+  6                            /* the guard refused the profile; the BindReport lists every reason \
                                 */
 #define MILLPOND_E_IO 7        /* the operating system refused or cut an I/O operation */
 #define MILLPOND_E_NO_SPACE 8  /* ENOSPC or EDQUOT; wanted and got are bytes */
@@ -135,9 +136,10 @@ typedef struct millpond_group {
 #define MILLPOND_E_DEVICE 15    /* CUDA said no: native holds the code */
 #define MILLPOND_E_CALLBACK 16  /* a host callback failed or left its answer unset */
 #define MILLPOND_E_CANCELLED 17 /* the host's progress callback cancelled */
-#define MILLPOND_E_BUSY 18   /* a save is still being written, or another thread is inside a call */
-#define MILLPOND_E_FORKED 19 /* the caller is a forked child of the process that made the runtime \
-                              */
+#define MILLPOND_E_BUSY 18 /* a save is still being written, or another thread is inside a call */
+#define MILLPOND_E_FORKED                                                 \
+  19 /* the caller is a forked child of the process that made the runtime \
+      */
 #define MILLPOND_E_UNSUPPORTED 20 /* declared, not there yet in this version */
 #define MILLPOND_E_PEER 21        /* another rank failed; the message names it and its code */
 #define MILLPOND_E_LEAKED 22      /* destroy gave up on buffers that the kernel still owns */

@@ -143,9 +143,10 @@ typedef struct millpond_refresh_args {
   millpond_stream stream; /* the models' values are ready in this stream's order */
 } millpond_refresh_args;
 
-#define MILLPOND_IO_BACKGROUND 1u /* save_to: return when later steps cannot change what is saved \
-                                   */
-#define MILLPOND_IO_COMMIT 2u     /* save_to: begin and commit as well (one rank, one store) */
+#define MILLPOND_IO_BACKGROUND                                                                \
+  1u                          /* save_to: return when later steps cannot change what is saved \
+                               */
+#define MILLPOND_IO_COMMIT 2u /* save_to: begin and commit as well (one rank, one store) */
 #define MILLPOND_IO_FAIL_IF_BUSY \
   4u /* save_to: MILLPOND_E_BUSY at once instead of waiting for the save before */
 #define MILLPOND_IO_STAGE 8u       /* load_from: verify and stage; load_commit installs */
