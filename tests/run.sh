@@ -78,9 +78,9 @@ else
   stage format check_format
   stage test-release tests_of release
   stage build-asan configure_build asan
-  stage test-asan tests_of asan -LE 'torch|slow|nosan'
+  stage test-asan tests_of asan -LE 'torch|slow|gpu'
   stage build-tsan configure_build tsan
-  stage test-tsan tests_of tsan -L threads
+  stage test-tsan tests_of tsan -LE 'torch|slow|gpu'
   stage fuzz bash tests/fuzz/run.sh 60
   stage clang-tidy bash tests/tidy.sh "$jobs"
 fi
