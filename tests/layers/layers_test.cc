@@ -76,6 +76,14 @@ TEST_F(Planted, upward_includes_are_found) {
   EXPECT_EQ(found.size(), std::size(faults)) << joined(found);
 }
 
+TEST_F(Planted, R07_checks_that_a_build_flag_drops_are_found) {
+  plant("plugin/store/a.cc", "#include <cassert>\n");
+  plant("checkpoint/a.cc", "#include <assert.h>\n");
+  plant("host_adapters/sample/a.cc", "#include <cassert>\n");
+  const auto found = include_violations(root_);
+  EXPECT_EQ(found.size(), 3U) << joined(found);
+}
+
 TEST_F(Planted, links_of_the_plugin_are_found) {
   plant("host_adapters/client/CMakeLists.txt",
         "millpond_library(millpond_client SOURCES a.cc\n  DEPENDS millpond_abi\n  millpond_io)\n");
