@@ -29,7 +29,7 @@ void put_text(char* to, std::size_t capacity, std::string_view text) noexcept {
   if (length < text.size()) {
     while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0u) == 0x80u) --length;
   }
-  std::memcpy(to, text.data(), length);
+  if (length > 0) std::memcpy(to, text.data(), length);  // an empty view may point nowhere
   std::memset(to + length, 0, capacity - length);
 }
 
