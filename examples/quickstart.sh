@@ -32,6 +32,10 @@ fail() { printf '\nquickstart FAILED: %s\n' "$*" >&2; exit 1; }
 # The value of a key at the top of a JSON file that millpond-sample wrote.
 value() { sed -n "s/^  \"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}$/\1/p" "$1"; }
 
+# Whatever ends this script ends what it started.
+trap 'jobs=$(jobs -p); [ -z "$jobs" ] || kill $jobs 2>/dev/null' EXIT
+trap 'exit 130' INT TERM
+
 mkdir -p "$build"
 rm -rf "$run"
 mkdir -p "$run/scratch"
@@ -54,9 +58,9 @@ done
 [ ! -t 1 ] || printf '\r'
 wait "$build_job" || { tail -n 40 "$build/build.log" >&2; fail "building; all of it is in $build/build.log"; }
 sample=$PWD/$build/host_adapters/sample/millpond-sample
-MILLPOND_PLUGIN=$PWD/$(cd "$build" && find . -name libmillpond.so | head -n 1)
+MILLPOND_PLUGIN=$(find "$PWD/$build" -name libmillpond.so -type f | head -n 1)
 export MILLPOND_PLUGIN
-[ -f "$MILLPOND_PLUGIN" ] || fail "the build made no libmillpond.so"
+[ -n "$MILLPOND_PLUGIN" ] || fail "the build made no libmillpond.so"
 echo "  libmillpond.so, $(stat -c %s "$MILLPOND_PLUGIN") bytes, opened with dlopen by millpond-sample"
 
 say "3 of 6: text"
