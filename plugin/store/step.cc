@@ -71,14 +71,18 @@ void Store::choose_scalars(const std::vector<millpond_group_step>& groups, float
       last_group = group_of_[i];
       last_step = step;
       const millpond_group_step& group = groups[given_group_[last_group]];
-      const kernels::Hyper hyper{
-          variant_,           group.lr, group.beta1, group.beta2,          group.eps,
-          group.weight_decay, step,     grad_scale,  group.decoupled != 0, group.maximize != 0};
+      const kernels::Hyper hyper = hyper_of(group, step, grad_scale);
       work_.hypers.push_back(hyper);
       work_.scalars.push_back(kernels::prepare(hyper));
     }
     work_.shards[i].scalars = static_cast<std::uint32_t>(work_.scalars.size() - 1);
   }
+}
+
+kernels::Hyper Store::hyper_of(const millpond_group_step& group, std::uint64_t step,
+                               float grad_scale) const {
+  return {variant_,           group.lr, group.beta1, group.beta2,          group.eps,
+          group.weight_decay, step,     grad_scale,  group.decoupled != 0, group.maximize != 0};
 }
 
 void Store::list_tiles() {

@@ -84,6 +84,12 @@ void Store::check_step(const millpond_step_args& args,
     throw bad("grad_scale", std::to_string(args.grad_scale) + " is not a finite number above 0")
         .remedy("1 means unscaled gradients; nothing was changed");
   }
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const char* why_not = "";
+    if (kernels::hyper_proven(hyper_of(groups[i], 1, args.grad_scale), &why_not)) continue;
+    throw bad(indexed("groups", i, groups[i].maximize != 0 ? "maximize" : "decoupled"), why_not)
+        .remedy("Nothing was changed");
+  }
   check_stream(args.stream, "step_args.stream", "step");
   check_gradients(args);
 }

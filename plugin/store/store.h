@@ -157,6 +157,8 @@ class Store {
   std::uint32_t shard_index(std::uint64_t shard_id, const char* operation) const;
   void check_step(const millpond_step_args& args, const std::vector<millpond_group_step>& groups);
   void check_gradients(const millpond_step_args& args);
+  kernels::Hyper hyper_of(const millpond_group_step& group, std::uint64_t step,
+                          float grad_scale) const;
   void choose_scalars(const std::vector<millpond_group_step>& groups, float grad_scale);
   void list_tiles();
   void count_step();

@@ -62,6 +62,19 @@ TEST_F(StepArguments, hyperparameters_are_checked) {
   EXPECT_EQ(training_.state_differs(), "");
 }
 
+TEST_F(StepArguments, settings_that_the_arithmetic_was_not_proven_for_change_nothing) {
+  v1::HostProfile profile = training_.profile();
+  profile.set_arithmetic("te_fused_adam/1");
+  Status status;
+  ASSERT_EQ(training_.bind(profile, &status), MILLPOND_OK) << status.text();
+  refused("step_args.groups[1].maximize", [](auto& step) { step.groups[1].maximize = 1; });
+  refused("step_args.groups[0].decoupled", [](auto& step) {
+    step.groups[0].decoupled = 0;
+    step.groups[0].weight_decay = 0.1;
+  });
+  EXPECT_EQ(training_.state_differs(), "");
+}
+
 TEST_F(StepArguments, groups_must_be_the_profiles) {
   refused("step_args.groups[1].id", [](auto& step) { step.groups[1].id = 9; });
   refused("step_args.groups[1].id", [](auto& step) { step.groups[1].id = step.groups[0].id; });
