@@ -65,7 +65,12 @@ void Pipeline::Impl::detach(StateCore& state) noexcept {
     // The text of an error could not be made; the transfers were taken up.
   }
   drop(state);
-  for (const Fd& file : state.files) engine.forget(file.get());
+  for (Fd& file : state.files) {
+    engine.forget(file.get());
+    // A transfer that timed out may still be under way: its descriptor's number must not come to
+    // name another file. It stays open with the memory that the kernel owns.
+    if (engine.owned_bytes() != 0) static_cast<void>(file.release());
+  }
   std::erase(states, &state);
   state.owner = nullptr;
   state.kept = 0;
