@@ -17,7 +17,7 @@ constexpr const char* kName = "libmillpond.so";
 
 fs::path demand(const fs::path& path, const char* named_by) {
   std::error_code code;
-  const fs::path whole = fs::absolute(path, code);
+  fs::path whole = fs::absolute(path, code);
   const fs::file_status status = fs::status(whole, code);
   if (!fs::exists(status)) {
     throw Error(MILLPOND_E_MISSING, "find plugin",
@@ -54,7 +54,7 @@ fs::path find_plugin(const fs::path& explicit_path) {
   places.emplace_back(MILLPOND_FULL_LIBDIR);
   std::string tried;
   for (const fs::path& place : places) {
-    const fs::path candidate = (place / kName).lexically_normal();
+    fs::path candidate = (place / kName).lexically_normal();
     if (fs::is_regular_file(candidate, code)) return candidate;
     tried += (tried.empty() ? "" : ", ") + candidate.string();
   }

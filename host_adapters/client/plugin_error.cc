@@ -14,13 +14,18 @@ std::string text_of(const char (&field)[Size]) {
 }
 
 Error error_of(std::int32_t code, const millpond_status& status) {
-  Error error(code, "", text_of(status.message));
-  if (status.native_kind == MILLPOND_NATIVE_ERRNO) std::move(error).os(status.native);
-  if (status.native_kind == MILLPOND_NATIVE_CUDA) std::move(error).cuda(status.native);
-  return std::move(error)
-      .at(status.offset)
-      .want(status.wanted, status.got)
-      .field(text_of(status.field));
+  Error error = Error(code, "", text_of(status.message))
+                    .at(status.offset)
+                    .want(status.wanted, status.got)
+                    .field(text_of(status.field));
+  switch (status.native_kind) {
+    case MILLPOND_NATIVE_ERRNO:
+      return std::move(error).os(status.native);
+    case MILLPOND_NATIVE_CUDA:
+      return std::move(error).cuda(status.native);
+    default:
+      return error;
+  }
 }
 
 }  // namespace
