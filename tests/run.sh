@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds, runs all tests, ends with a summary. Can be run again; writes under build/ only.
 #
-#   bash tests/run.sh            everything: formatting, release tests, torch, ASan and UBSan, TSan, fuzzing, clang-tidy
+#   bash tests/run.sh            everything: formatting, release tests, torch, ASan and UBSan, TSan, fuzzing
+#   bash tests/run.sh --tidy     the same and clang-tidy over all sources
 #   bash tests/run.sh --quick    the inner loop: release build and the CPU tests without torch
 #   bash tests/run.sh --no-install   trust that packages and the Python environment are there
 #
@@ -10,12 +11,13 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source tests/packages.sh
 
-quick=0 install=1
+quick=0 install=1 tidy=0
 for argument in "$@"; do
   case "$argument" in
     --quick) quick=1 ;;
     --no-install) install=0 ;;
-    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --tidy) tidy=1 ;;
+    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "tests/run.sh: unknown argument '$argument' (see --help)" >&2; exit 2 ;;
   esac
 done
@@ -82,7 +84,7 @@ else
   stage build-tsan configure_build tsan
   stage test-tsan tests_of tsan -LE 'torch|slow|gpu'
   stage fuzz bash tests/fuzz/run.sh 60
-  stage clang-tidy bash tests/tidy.sh "$jobs"
+  [ "$tidy" -eq 0 ] || stage clang-tidy bash tests/tidy.sh "$jobs"
 fi
 
 say "summary"

@@ -95,7 +95,7 @@ void compare_states(Side& left, Side& right, std::uint64_t step) {
         right.optimizer->read(p, part, begin, std::span(b).first(count));
         if (std::memcmp(a.data(), b.data(), count * sizeof(float)) == 0) continue;
         for (std::size_t i = 0; i < count; ++i) {
-          if (std::memcmp(&a[i], &b[i], sizeof(float)) == 0) continue;
+          if (std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i])) continue;
           char values[120];
           std::snprintf(values, sizeof(values), "%s %.9g (0x%08x), %s %.9g (0x%08x)",
                         left.name.c_str(), a[i], std::bit_cast<std::uint32_t>(a[i]),

@@ -115,6 +115,7 @@ class UpdateWork final : public SynchronousWork {
       const std::uint32_t segment = kMoments[i % 2];
       const std::uint64_t block_elements = tile.plan->options.block_elements;
       const kernels::StoredRun block = stored_run(tile, segment, i / 2 * block_elements);
+      if (block.block == nullptr) return;
       std::memset(block.block, 0, kernels::block_bytes(block.storage, block.block_elements));
       if (!kernels::is_scaled(block.storage)) return;
       std::byte* scale = block.block + kernels::scale_offset(block.storage, block.block_elements);
