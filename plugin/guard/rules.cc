@@ -108,9 +108,10 @@ constexpr std::array kRulings{
     allowed("grad.loss_scale"),
 };
 
-#define MILLPOND_COUNT(since, must, name, meaning) +1
-constexpr std::size_t kFeatureCount = 0 MILLPOND_FEATURES(MILLPOND_COUNT);
-#undef MILLPOND_COUNT
+#define MILLPOND_NAME(since, must, name, meaning) std::string_view(name),
+constexpr std::array kNames{MILLPOND_FEATURES(MILLPOND_NAME)};
+#undef MILLPOND_NAME
+constexpr std::size_t kFeatureCount = kNames.size();
 
 // Joins the published names with the rulings. A name without a ruling, or a ruling without a name,
 // does not compile.
