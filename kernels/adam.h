@@ -99,6 +99,12 @@ void update(const Run& run, const Scalars& scalars);
 void decode(const StoredRun& from, float* to, std::uint64_t count);
 void encode(const float* from, const StoredRun& to, std::uint64_t count, bool keep_nonzero);
 
+// Elements of one storage format to another place, `count` of them or, in scaled formats, the
+// groups that hold them; both runs begin at a group and stay in their blocks.
+void copy_stored(const StoredRun& from, const StoredRun& to, std::uint64_t count);
+// A whole block as zeros are stored: zero bytes, and a scale of 1 for every group.
+void zero_block(const StoredRun& block);
+
 // Parameters and gradients.
 void widen(const void* from, Element element, float* to, std::uint64_t count);
 void narrow(const float* from, void* to, Element element, std::uint64_t count);

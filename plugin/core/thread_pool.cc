@@ -1,8 +1,5 @@
 #include "plugin/core/thread_pool.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <atomic>
 #include <system_error>
@@ -11,6 +8,7 @@
 
 #include "millpond/base.h"
 #include "millpond/error.hpp"
+#include "plugin/core/blocked_signals.h"
 
 namespace millpond::plugin {
 namespace {
@@ -32,23 +30,6 @@ inline void pause_briefly() {
   asm volatile("yield");
 #endif
 }
-
-// Blocks every signal while threads are started, so that the host's handlers run on its own
-// threads.
-class BlockedSignals {
- public:
-  BlockedSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 }  // namespace
 

@@ -1,12 +1,12 @@
 // The CPU device: work is done in the tile's place in the host tier, by the pool's threads.
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 
 #include "millpond/error.hpp"
 #include "plugin/device/host_pieces.h"
 #include "plugin/device/slices.h"
+#include "plugin/device/stored_run.h"
 #include "plugin/device/work.h"
 
 namespace millpond::plugin {
@@ -115,14 +115,7 @@ class UpdateWork final : public SynchronousWork {
       const std::uint32_t segment = kMoments[i % 2];
       const std::uint64_t block_elements = tile.plan->options.block_elements;
       const kernels::StoredRun block = stored_run(tile, segment, i / 2 * block_elements);
-      if (block.block == nullptr) return;
-      std::memset(block.block, 0, kernels::block_bytes(block.storage, block.block_elements));
-      if (!kernels::is_scaled(block.storage)) return;
-      std::byte* scale = block.block + kernels::scale_offset(block.storage, block.block_elements);
-      constexpr float kOne = 1.0F;
-      for (std::uint64_t g = 0; g < block.block_elements / kernels::kGroupElements; ++g) {
-        std::memcpy(scale + g * sizeof kOne, &kOne, sizeof kOne);
-      }
+      if (block.block != nullptr) kernels::zero_block(block);
     });
   }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "plugin/device/stored_run.h"
+
 namespace millpond::plugin {
 namespace {
 

@@ -64,17 +64,6 @@ void each_run(const TileView& tile, Slice slice, Function&& function) {
   }
 }
 
-// The stored elements of a segment from element `begin` of the tile on, to the end of its block.
-inline kernels::StoredRun stored_run(const TileView& tile, std::uint32_t segment,
-                                     std::uint64_t begin) {
-  const kernels::Storage storage = tile.plan->options.storage[segment];
-  if (tile.tile->bytes[segment] == 0) return {nullptr, 0, 0, storage};
-  const std::uint64_t block_elements = tile.plan->options.block_elements;
-  const std::uint64_t block = begin / block_elements;
-  const std::uint64_t here = std::min(block_elements, tile.tile->elements - block * block_elements);
-  return {tile.block(segment, block), here, begin % block_elements, storage};
-}
-
 }  // namespace millpond::plugin
 
 #endif  // MILLPOND_PLUGIN_DEVICE_SLICES_H_

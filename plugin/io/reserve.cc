@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <memory>
 
+#include "plugin/core/blocked_signals.h"
 #include "plugin/io/os_error.h"
 
 namespace millpond::plugin {
@@ -19,27 +19,10 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kZeroBytes = 1u << 20;
 
-// tmpfs undoes a fallocate that a signal interrupts: under a steady timer it would never get done.
-class SignalsHeldBack {
- public:
-  SignalsHeldBack() {
-    sigset_t all;
-    sigfillset(&all);
-    held_ = pthread_sigmask(SIG_BLOCK, &all, &before_) == 0;
-  }
-  ~SignalsHeldBack() {
-    if (held_) pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  SignalsHeldBack(const SignalsHeldBack&) = delete;
-  SignalsHeldBack& operator=(const SignalsHeldBack&) = delete;
-
- private:
-  sigset_t before_;
-  bool held_ = false;
-};
-
 int allocate(int fd, std::uint64_t bytes) {
-  const SignalsHeldBack held;
+  // tmpfs undoes a fallocate that a signal interrupts: under a steady timer it would never get
+  // done.
+  const BlockedSignals held;
   for (;;) {
     if (::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) == 0) return 0;
     if (errno != EINTR) return errno;

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <condition_variable>
-#include <csignal>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "plugin/core/blocked_signals.h"
 #include "plugin/io/os_error.h"
 
 namespace millpond::plugin {
@@ -53,12 +53,9 @@ class ThreadsEngine final : public RawEngine {
  public:
   explicit ThreadsEngine(std::uint32_t depth) : shared_(std::make_shared<Shared>(depth)) {
     const std::uint32_t wanted = std::min(depth, kMostThreads);
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);  // new threads inherit it
     int error = 0;
     try {
+      const BlockedSignals inherited;
       threads_->reserve(wanted);
       while (threads_->size() < wanted) threads_->emplace_back(&ThreadsEngine::serve, shared_);
     } catch (const std::system_error& failure) {
@@ -66,7 +63,6 @@ class ThreadsEngine final : public RawEngine {
     } catch (const std::bad_alloc&) {
       error = ENOMEM;
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (threads_->empty()) throw os_error("start I/O threads", "", error);
   }
 

@@ -1,10 +1,10 @@
 #include "plugin/store/carry.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <string>
 #include <unordered_map>
+
+#include "plugin/device/stored_run.h"
 
 namespace millpond::plugin {
 namespace {
@@ -94,33 +94,17 @@ void Carrier::copy(const TileView& view, const Piece& piece) {
       if (view.tile->bytes[s] == 0) continue;
       if (s != MILLPOND_SEGMENT_MAIN && !from_.moments_present(index)) continue;
       const kernels::StoredRun from = reader_.run_at(s, from_element);
-      const kernels::StoredRun to = stored_run(*view.plan, *view.tile, view.memory, s, to_element);
-      const std::uint64_t item = kernels::item_bytes(to.storage);
-      std::memcpy(to.block + to.first * item, from.block + from.first * item, run * item);
-      if (kernels::is_scaled(to.storage)) {
-        const auto scale = [](const kernels::StoredRun& r) {
-          return r.block + kernels::scale_offset(r.storage, r.block_elements) +
-                 r.first / kernels::kGroupElements * sizeof(float);
-        };
-        std::memcpy(scale(to), scale(from), run / kernels::kGroupElements * sizeof(float));
-      }
+      const kernels::StoredRun to = stored_run(view, s, to_element);
+      kernels::copy_stored(from, to, run);
     }
     done += run;
   }
 }
 
 void zero_moments(const TileView& view) {
-  static constexpr std::array<float, kernels::kGroupElements> kZeros{};
   for (const std::uint32_t s : {MILLPOND_SEGMENT_EXP_AVG, MILLPOND_SEGMENT_EXP_AVG_SQ}) {
-    std::memset(view.segment(s), 0, view.tile->bytes[s]);
-    if (!kernels::is_scaled(view.plan->options.storage[s])) continue;
-    for (const Piece& piece : view.plan->pieces_of(*view.tile)) {
-      for (std::uint64_t done = 0; done < piece.count; done += kernels::kGroupElements) {
-        const std::uint64_t count = std::min(kernels::kGroupElements, piece.count - done);
-        kernels::encode(kZeros.data(),
-                        stored_run(*view.plan, *view.tile, view.memory, s, piece.tile_begin + done),
-                        count, s == MILLPOND_SEGMENT_EXP_AVG_SQ);
-      }
+    for (std::uint64_t block = 0; block < view.tile->blocks; ++block) {
+      kernels::zero_block(stored_run(view, s, block * view.plan->options.block_elements));
     }
   }
 }

@@ -1,36 +1,16 @@
 #include "plugin/store/file_reaper.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 
 #include <condition_variable>
-#include <csignal>
 #include <exception>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "plugin/core/blocked_signals.h"
+
 namespace millpond::plugin {
-namespace {
-
-// The host's signals are for its own threads: one that is started meanwhile blocks them all.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
-
-}  // namespace
-
 struct FileReaper::State {
   std::mutex mutex;
   std::condition_variable changed;
@@ -65,7 +45,7 @@ void FileReaper::close(Fd file) {
   try {
     state_->files.push_back(std::move(file));
     if (!thread_.joinable()) {
-      const SignalsBlocked blocked;
+      const BlockedSignals blocked;
       thread_ = std::thread([state = state_] { run(*state); });
     }
   } catch (const std::exception&) {

@@ -1,11 +1,11 @@
 #include "plugin/store/restore.h"
 
 #include <algorithm>
-#include <cstring>
 #include <unordered_map>
 
 #include "millpond/error.hpp"
 #include "millpond/host.h"
+#include "plugin/device/stored_run.h"
 #include "plugin/store/carry.h"
 #include "plugin/store/tile_reader.h"
 
@@ -152,8 +152,7 @@ void Restorer::put(const TileView& tile, std::uint32_t segment, std::uint64_t el
                    const checkpoint::VerifiedRun& run) {
   const std::uint64_t block = tile.plan->options.block_elements;
   for (std::uint64_t done = 0; done < run.count;) {
-    const kernels::StoredRun to =
-        stored_run(*tile.plan, *tile.tile, tile.memory, segment, element + done);
+    const kernels::StoredRun to = stored_run(tile, segment, element + done);
     // decode only reads.
     const kernels::StoredRun from{const_cast<std::byte*>(run.block), run.block_elements,
                                   run.first + done, run.storage};
@@ -163,17 +162,7 @@ void Restorer::put(const TileView& tile, std::uint32_t segment, std::uint64_t el
       kernels::decode(from, values_.data(), count);
       kernels::encode(values_.data(), to, count, segment == MILLPOND_SEGMENT_EXP_AVG_SQ);
     } else {
-      const std::uint64_t item = kernels::item_bytes(to.storage);
-      std::memcpy(to.block + to.first * item, from.block + from.first * item, count * item);
-      if (kernels::is_scaled(to.storage)) {
-        const auto scales = [](const kernels::StoredRun& r) {
-          return r.block + kernels::scale_offset(r.storage, r.block_elements) +
-                 r.first / kernels::kGroupElements * sizeof(float);
-        };
-        const std::uint64_t groups =
-            kernels::round_up(count, kernels::kGroupElements) / kernels::kGroupElements;
-        std::memcpy(scales(to), scales(from), groups * sizeof(float));
-      }
+      kernels::copy_stored(from, to, count);
     }
     done += count;
   }

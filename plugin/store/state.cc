@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "plugin/device/stored_run.h"
 #include "plugin/store/carry.h"
 #include "plugin/store/runtime.h"
 #include "plugin/store/store.h"
@@ -35,8 +36,7 @@ void for_chunks(const TileView& view, const Piece& piece, std::uint32_t segment,
   for (std::uint64_t at = first; at < part.end;) {
     const std::uint64_t in_block = (piece.tile_begin + at) % kChunk;
     const std::uint64_t count = std::min(kChunk - in_block, piece.count - at);
-    const kernels::StoredRun run =
-        stored_run(*view.plan, *view.tile, view.memory, segment, piece.tile_begin + at);
+    const kernels::StoredRun run = stored_run(view, segment, piece.tile_begin + at);
     const std::uint64_t from = std::max(at, part.begin), to = std::min(at + count, part.end);
     body(run, count, from - at, to - at, part.value + (from - part.begin));
     at += count;

@@ -9,6 +9,7 @@
 #include "checkpoint/block_sum.h"
 #include "checkpoint/manifest.h"
 #include "millpond/error.hpp"
+#include "plugin/device/stored_run.h"
 
 namespace millpond::plugin {
 namespace {
@@ -18,17 +19,6 @@ std::string file_of(const StreamedState& state, std::uint32_t bucket) {
 }
 
 }  // namespace
-
-kernels::StoredRun stored_run(const Plan& plan, const Tile& tile, std::byte* memory,
-                              std::uint32_t segment, std::uint64_t element) {
-  const std::uint64_t block_elements = plan.options.block_elements;
-  const kernels::Storage storage = plan.options.storage[segment];
-  const std::uint64_t block = element / block_elements;
-  return {
-      memory + tile.memory_offset[segment] + block * kernels::block_bytes(storage, block_elements),
-      plan.elements_of_block(plan.buckets[tile.bucket], tile.first_block + block),
-      element % block_elements, storage};
-}
 
 TileReader::TileReader(StreamedState& state)
     : state_(state),

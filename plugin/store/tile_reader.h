@@ -39,10 +39,6 @@ class TileReader {
   std::uint32_t tile_ = UINT32_MAX;
 };
 
-// Where element `element` (a multiple of 256) of a tile's segment is, given the tile's memory.
-kernels::StoredRun stored_run(const Plan& plan, const Tile& tile, std::byte* memory,
-                              std::uint32_t segment, std::uint64_t element);
-
 }  // namespace millpond::plugin
 
 #endif  // MILLPOND_PLUGIN_STORE_TILE_READER_H_
