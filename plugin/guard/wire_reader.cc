@@ -13,6 +13,10 @@ namespace {
 
 using protozero::pbf_wire_type;
 
+// Tags and lengths have 32 bits, hence five bytes at most; the official library refuses padded ones
+// that are longer, so that two readers never see different messages.
+constexpr std::ptrdiff_t kKeyBytes = 5;
+
 constexpr char kRemedy[] =
     "Serialize millpond.v1.HostProfile with the Protocol Buffers library, and hand over all of its "
     "bytes";
@@ -65,16 +69,25 @@ bool WireReader::next() {
     const char* end = rest.data() + rest.size();
     const std::uint64_t key = protozero::decode_varint(&at, end);
     if (key > UINT32_MAX) fail("a field's tag is too large", UINT32_MAX, key);
+    expect_key_size(at - rest.data(), "tag");
     reader_.next();
     tag_ = reader_.tag();
     pending_ = true;
     if (reader_.wire_type() == pbf_wire_type::length_delimited) {
+      const char* length_begin = at;
       const std::uint64_t length = protozero::decode_varint(&at, end);
       const auto left = static_cast<std::uint64_t>(end - at);
       if (length > left) fail(fmt::format("field {} is cut off", tag_), length, left);
+      expect_key_size(at - length_begin, "length");
     }
     return true;
   });
+}
+
+void WireReader::expect_key_size(std::ptrdiff_t bytes, const char* what) const {
+  if (bytes > kKeyBytes)
+    fail(fmt::format("a field's {} has too many bytes", what), kKeyBytes,
+         static_cast<std::uint64_t>(bytes));
 }
 
 void WireReader::expect(pbf_wire_type type) {

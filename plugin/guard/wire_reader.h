@@ -3,6 +3,7 @@
 #ifndef MILLPOND_PLUGIN_GUARD_WIRE_READER_H_
 #define MILLPOND_PLUGIN_GUARD_WIRE_READER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <protozero/pbf_reader.hpp>
 #include <string>
@@ -37,6 +38,7 @@ class WireReader {
   template <typename Read>
   auto guarded(Read read);
   void expect(protozero::pbf_wire_type type);
+  void expect_key_size(std::ptrdiff_t bytes, const char* what) const;
   std::uint64_t offset() const;
 
   protozero::pbf_reader reader_;
