@@ -3,8 +3,8 @@
 #ifndef MILLPOND_TESTS_STORE_CAMPAIGN_H_
 #define MILLPOND_TESTS_STORE_CAMPAIGN_H_
 
-#include <cstdlib>
 #include <cstdint>
+#include <cstdlib>
 #include <numeric>
 #include <vector>
 
