@@ -260,5 +260,33 @@ TEST(FaultSteps, B02_B15_what_is_retried_is_retried_until_the_timeout) {
   campaign(faults_of(true), 30, kSanitized ? 0.5 : 0.1);
 }
 
+// XFS on a disk of large sectors takes nothing that is not 4096-aligned in file, memory and length.
+TEST(FaultSteps, B01_an_engine_that_refuses_what_is_not_aligned_refuses_nothing) {
+  Fault strict;
+  strict.kind = Fault::Kind::kUnaligned;
+  strict.for_ever = true;
+  for (const char* moments : {"fp32", "bf16", "fp16", "fp8_e4m3", "fp8_e5m2"}) {
+    SCOPED_TRACE(moments);
+    const sandbox::TempDirectory directory(true);
+    Job job(directory.path(),
+            std::string("\"tile_elements\": 4096, \"host_memory_bytes\": 250000, \"moments\": \"") +
+                moments + "\"");
+    faults().set(strict);
+    std::vector<Parameter> odd;
+    for (const std::uint64_t elements : {1u, 127u, 1023u, 1025u, 4095u, 4097u, 50'001u}) {
+      odd.push_back({"p" + std::to_string(elements), elements, 0, elements % 3});
+    }
+    Training training(job, "s", odd);
+    Status status;
+    ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
+    training.train(1, 3);
+    EXPECT_GT(faults().attempts(), 50u);
+    EXPECT_EQ(faults().met(), 0u);
+    if (std::string(moments) == "fp32") {
+      EXPECT_EQ(training.models_differ() + training.state_differs(), "");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace millpond::tests
