@@ -43,16 +43,16 @@ git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' 
   [ -f "$file" ] || continue
   cmp -s "$file" "$tree/$file" || { mkdir -p "$tree/$(dirname "$file")" && cp -p "$file" "$tree/$file" && touch "$tree/$file"; }
 done
-cmake -S "$tree" -B "$here/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMILLPOND_CUDA=OFF \
+cmake -S "$tree" -B "$tree/build/release" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMILLPOND_CUDA=OFF \
   ${MILLPOND_MUTATE_CMAKE:-} >"$here/configure.log"
 
 build() { # log, targets...
   local log=$1
   shift
-  cmake --build "$here/build" -j "$jobs" --target "$@" >"$log" 2>&1
+  cmake --build "$tree/build/release" -j "$jobs" --target "$@" >"$log" 2>&1
 }
 run() { # log, regular expression
-  ctest --test-dir "$here/build" --output-on-failure --no-tests=error --timeout 120 -j "$jobs" -R "$2" >"$1" 2>&1
+  ctest --test-dir "$tree/build/release" --output-on-failure --no-tests=error --timeout 120 -j "$jobs" -R "$2" >"$1" 2>&1
 }
 
 targets=() tests=()

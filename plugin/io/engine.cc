@@ -1,5 +1,6 @@
 #include "plugin/io/engine.h"
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <utility>
@@ -59,10 +60,12 @@ std::size_t Engine::reap(std::span<Transfer*> completed, bool wait) {
     state.expire();
     state.pump();
     if (!wait || !state.finished.empty() || state.unreaped == 0 || completed.empty()) break;
+    const Clock::time_point until = std::min(state.next_event(), Clock::now() + kLookAgain);
     if (state.in_raw > 0) {
-      state.collect(state.next_event());
+      state.collect(until);
     } else {
-      std::this_thread::sleep_until(state.next_event());
+      std::this_thread::sleep_until(until);
+      state.look(until);
     }
   }
   return state.give(completed);

@@ -59,7 +59,8 @@ class RawEngine {
 // every transfer a deadline.
 class Engine {
  public:
-  // timeout: for one transfer to finish, counted from its first attempt, anew for each GiB. An
+  // timeout: for one transfer to finish, counted from its first attempt, anew for each GiB, and
+  // without the time in which nobody called (a stopped process, a long forward pass). An
   // overdue transfer comes back with ETIMEDOUT exactly once, but its memory stays owned by the
   // kernel: owned_bytes() says how much until the late completion arrives. What was answered by
   // EINTR, EAGAIN or too few bytes until the timeout comes back with that errno (EIO for too few

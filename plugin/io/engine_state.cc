@@ -81,7 +81,24 @@ void Engine::State::start(Slot* slot, Clock::time_point now) {
   raw->start(&attempt);
 }
 
+void Engine::State::look(Clock::time_point waited_until) {
+  const Clock::time_point now = Clock::now();
+  const Clock::duration absent = now - std::max(looked, std::min(waited_until, now));
+  looked = now;
+  if (absent < kLookAgain) return;
+  next_deadline = Clock::time_point::max();
+  for (std::size_t block = 0; block < blocks.size(); ++block) {
+    for (std::size_t i = 0; i < block_sizes[block]; ++i) {
+      Slot& slot = blocks[block][i];
+      if (!slot.timed || slot.overdue || slot.user == nullptr) continue;
+      slot.deadline += absent;
+      next_deadline = std::min(next_deadline, slot.deadline);
+    }
+  }
+}
+
 void Engine::State::pump() {
+  look(looked);
   if (next_retry != Clock::time_point::max()) {
     const Clock::time_point now = Clock::now();
     next_retry = Clock::time_point::max();
@@ -106,6 +123,7 @@ void Engine::State::pump() {
 void Engine::State::collect(Clock::time_point deadline) {
   if (in_raw == 0) return;
   const std::size_t count = raw->complete(completions, deadline);
+  look(deadline);
   if (count == 0) return;
   const Clock::time_point now = Clock::now();
   for (std::size_t i = 0; i < count; ++i) {

@@ -17,6 +17,9 @@ namespace millpond::plugin {
 
 using Clock = std::chrono::steady_clock;
 
+// A wait is cut into pieces of this, and a longer pause between two looks counts as absence.
+inline constexpr auto kLookAgain = std::chrono::seconds(1);
+
 struct Slot;
 
 // What raw has.
@@ -78,6 +81,10 @@ struct Engine::State {
   void collect(Clock::time_point deadline);
   // Ends what is past its deadline.
   void expire();
+  // Time in which nobody looked for longer than kLookAgain does not count: whoever was stopped
+  // (SIGSTOP, a paused container) or busy elsewhere cannot say that a transfer took so long.
+  // Called at every look; waited_until: until when this look was meant to last.
+  void look(Clock::time_point waited_until);
   // When something is to be done even if nothing completes.
   Clock::time_point next_event() const;
   std::size_t give(std::span<Transfer*> completed);
@@ -99,6 +106,7 @@ struct Engine::State {
   std::uint64_t owned = 0;
   Clock::time_point next_deadline = Clock::time_point::max();  // no slot's is earlier
   Clock::time_point next_retry = Clock::time_point::max();
+  Clock::time_point looked = Clock::now();  // the end of the last look
   pid_t maker;
   State* next_leaked = nullptr;
 

@@ -1,5 +1,6 @@
 #include "plugin/store/host_memory.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <optional>
@@ -14,6 +15,8 @@ namespace {
 // The share of what is available that "auto" takes: the other half stays for the host's own use and
 // the page cache of its data.
 constexpr std::uint64_t kShare = 2;
+// An eighth of what is available stays free whatever the host asks for.
+constexpr std::uint64_t kLeft = 8;
 
 std::optional<std::uint64_t> number(std::string_view text) {
   std::uint64_t value = 0;
@@ -111,12 +114,17 @@ AvailableMemory available_memory(const std::string& root) {
 
 MemoryChoice choose_host_memory(const Options& options, const std::string& root) {
   MemoryChoice choice;
-  if (options.host_memory_bytes != 0) {
-    choice.cap = options.host_memory_bytes;
-    choice.sentence = "host_memory_bytes: at most " + mebibytes(choice.cap) + ", as asked";
+  const AvailableMemory memory = available_memory(root);
+  if (const std::uint64_t asked = options.host_memory_bytes; asked != 0) {
+    // More than there is would not be refused by the kernel: it would kill the process.
+    choice.cap = std::min(asked, memory.bytes - memory.bytes / kLeft);
+    choice.sentence = "host_memory_bytes: at most " + mebibytes(choice.cap);
+    choice.sentence += asked == choice.cap
+                           ? ", as asked"
+                           : " of the " + mebibytes(asked) + " asked for, of " +
+                                 mebibytes(memory.bytes) + " available (" + memory.source + ")";
     return choice;
   }
-  const AvailableMemory memory = available_memory(root);
   if (memory.source.empty()) {
     throw Error(MILLPOND_E_MEMORY, "choose host memory",
                 "neither /proc/meminfo nor a control group says how much memory is available")

@@ -24,7 +24,8 @@ struct MemoryChoice {
   std::string sentence;  // for the log
 };
 
-// The option's number, or for "auto" half of what is available, shared among the node's ranks.
+// The option's number, at most seven eighths of what is available; or for "auto" half of it, shared
+// among the node's ranks.
 // Throws Error(E_MEMORY) where the machine does not say what is available.
 MemoryChoice choose_host_memory(const Options& options, const std::string& root = "");
 

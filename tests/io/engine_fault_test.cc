@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <ostream>
+#include <thread>
 
 #include "tests/io/rig.h"
 
@@ -252,6 +253,33 @@ TEST_F(EngineFaults, a_slow_answer_within_the_timeout_is_no_error) {
   fault.delay = milliseconds(50);
   rig_.faults->set(fault);
   EXPECT_EQ(rig_.write(fd_.get(), 0, sent_.data(), kBytes).error, 0);
+}
+
+// A process that was stopped for longer than the timeout finds its deadlines where they were.
+TEST_F(EngineFaults, time_in_which_nobody_looked_does_not_count) {
+  be_impatient();
+  Fault fault;
+  fault.kind = Fault::Kind::kDelay;
+  fault.delay = milliseconds(1600);
+  rig_.faults->set(fault);
+  Transfer slow;
+  slow.kind = Transfer::Kind::kRead;
+  slow.fd = fd_.get();
+  slow.memory = back_.data();
+  slow.bytes = kBytes;
+  rig_.engine->submit(&slow);
+  std::this_thread::sleep_for(milliseconds(1550));
+  EXPECT_EQ(rig_.reap_all().size(), 1u);
+  EXPECT_EQ(slow.error, 0);
+  // What starts after an absence has no more than the timeout.
+  std::this_thread::sleep_for(milliseconds(2200));
+  fault.kind = Fault::Kind::kNever;
+  rig_.faults->set(fault);
+  const auto begin = Clock::now();
+  EXPECT_EQ(rig_.read(fd_.get(), 0, back_.data(), kBytes).error, ETIMEDOUT);
+  EXPECT_LT(Clock::now() - begin, milliseconds(2000));
+  rig_.faults->let_go();
+  EXPECT_TRUE(rig_.engine->drain_owned(milliseconds(5000)));
 }
 
 TEST_F(EngineFaults, what_waits_behind_a_dead_device_ends_as_well) {

@@ -308,5 +308,52 @@ TEST_F(Machine, forks_in_the_middle_of_steps) {
   }
 }
 
+// Ctrl-Z, a paused container, a debugger: longer than io_timeout_s in the middle of steps.
+TEST_F(Machine, stopped_for_longer_than_the_timeout) {
+  for (const char* engine : {"auto", "threads"}) {
+    SCOPED_TRACE(engine);
+    const pid_t test = getpid();
+    const pid_t stopper = fork();
+    ASSERT_GE(stopper, 0);
+    if (stopper == 0) {
+      // The child of in_child() leads: it tells its id by a file when it steps.
+      const std::string told = at("pid");
+      for (int i = 0; i < 3000 && !std::filesystem::exists(told) && getppid() == test; ++i) {
+        usleep(10000);
+      }
+      pid_t victim = 0;
+      std::ifstream(told) >> victim;
+      for (int i = 0; i < 2 && victim > 1; ++i) {
+        kill(victim, SIGSTOP);
+        usleep(1'400'000);
+        kill(victim, SIGCONT);
+        usleep(150'000);
+      }
+      _exit(0);
+    }
+    const std::string told = sandbox::in_child([&] {
+      Job job(directory_.path(),
+              "\"tile_elements\": 4096, \"host_memory_bytes\": 250000, "
+              "\"io_timeout_s\": 0.3, \"io_engine\": \"" +
+                  std::string(engine) + "\"");
+      Training training(job, "s", few());
+      Status status;
+      require_ok(training.bind(&status), status, "bind");
+      std::ofstream(at("pid.new")) << getpid();
+      std::filesystem::rename(at("pid.new"), at("pid"));
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+      for (std::uint64_t number = 1; std::chrono::steady_clock::now() < end; ++number) {
+        training.train(number, number);
+        require(!testing::Test::HasFailure(), "a step failed: the lines above say how");
+      }
+      require_equal(training);
+    });
+    EXPECT_EQ(told, "");
+    int ended = 0;
+    EXPECT_EQ(waitpid(stopper, &ended, 0), stopper);
+    std::filesystem::remove(at("pid"));
+  }
+}
+
 }  // namespace
 }  // namespace millpond::tests

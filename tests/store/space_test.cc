@@ -139,6 +139,20 @@ TEST_F(FakeMachine, auto_takes_half_and_shares_it_among_the_ranks) {
   EXPECT_EQ(plugin::choose_host_memory(options, root_.path()).cap, 77 * kMiB);
 }
 
+// The kernel would give more than there is, and then kill the process.
+TEST_F(FakeMachine, more_than_there_is_is_not_taken_even_when_asked_for) {
+  put("/proc/meminfo", "MemAvailable: 2048000 kB\n");
+  put("/proc/self/cgroup", "0::/job\n");
+  put("/sys/fs/cgroup/job/memory.max", std::to_string(600 * kMiB) + "\n");
+  put("/sys/fs/cgroup/job/memory.current", std::to_string(100 * kMiB) + "\n");
+  plugin::Options options;
+  options.host_memory_bytes = 4096 * kMiB;
+  const plugin::MemoryChoice choice = plugin::choose_host_memory(options, root_.path());
+  EXPECT_EQ(choice.cap, 500 * kMiB / 8 * 7);
+  EXPECT_NE(choice.sentence.find("4096 MiB asked for"), std::string::npos) << choice.sentence;
+  EXPECT_NE(choice.sentence.find("job/memory.max"), std::string::npos) << choice.sentence;
+}
+
 TEST_F(FakeMachine, that_says_nothing_is_an_error) {
   EXPECT_THROW(plugin::choose_host_memory({}, root_.path()), Error);
 }
