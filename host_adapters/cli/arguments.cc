@@ -92,8 +92,10 @@ CLI::Option* add_quantity(CLI::App* app, const std::string& name, std::uint64_t&
 void add_common(CLI::App* app, CommonArguments& a) {
   app->add_option("--plugin", a.plugin,
                   "libmillpond.so; else MILLPOND_PLUGIN, beside this program, the installed one")
+      ->take_last()
       ->group("Output and plugin");
   app->add_option("--json", a.json, "Also writes the figures to this file")
+      ->take_last()
       ->group("Output and plugin");
   app->add_flag("--quiet", a.quiet, "No progress")->group("Output and plugin");
 }

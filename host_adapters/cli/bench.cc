@@ -106,15 +106,17 @@ class Bench {
     }
   }
 
-  std::uint64_t ceiling_file() const {
-    return std::max(std::min(arguments_.ceiling_bytes, result_.state_bytes), kLeastMoved);
+  // Little is measured badly, and much takes long.
+  std::uint64_t measured(std::uint64_t bytes) const {
+    const std::uint64_t most = arguments_.ceiling_bytes;
+    return std::clamp(bytes, std::min(kLeastMoved, most), most);
   }
 
   Json measure_drive(std::vector<double> shares, std::uint64_t move_bytes) {
     const Json answer = ask(plugin_.probe().ceilings, runtime_.handle(),
                             {{"measure", Json::array({"drive"})},
                              {"directory", arguments_.scratch[0]},
-                             {"file_bytes", ceiling_file()},
+                             {"file_bytes", measured(result_.state_bytes)},
                              {"move_bytes", move_bytes},
                              {"read_shares", std::move(shares)}});
     return answer.at("drive").at("rates");
@@ -122,8 +124,7 @@ class Bench {
 
   void measure_directions() {
     progress_.begin("drive", 1);
-    const std::uint64_t each = std::min(ceiling_file(), std::uint64_t{2} << 30);
-    const Json rates = measure_drive({1.0, 0.0}, each);
+    const Json rates = measure_drive({1.0, 0.0}, measured(result_.state_bytes));
     result_.raw_read_bytes_per_s = rates.at(0).at("bytes_per_s").get<double>();
     result_.raw_write_bytes_per_s = rates.at(1).at("bytes_per_s").get<double>();
   }
@@ -158,8 +159,7 @@ class Bench {
     const std::uint64_t moved = mix.bytes_read + mix.bytes_written;
     if (moved != 0) {
       const double share = static_cast<double>(mix.bytes_read) / static_cast<double>(moved);
-      const Json rates = measure_drive(
-          {share}, std::clamp(moved, kLeastMoved, std::max(arguments_.ceiling_bytes, kLeastMoved)));
+      const Json rates = measure_drive({share}, measured(moved));
       pair->raw_mixed_bytes_per_s = rates.at(0).at("bytes_per_s").get<double>();
     }
     const Json answer = ask(plugin_.probe().ceilings, runtime_.handle(),

@@ -1,4 +1,5 @@
 // probe/1: findings and ceilings as JSON. millpond/probe.h has the keys.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -148,9 +149,16 @@ std::int32_t directory(millpond_runtime* runtime, millpond_str text, millpond_si
   });
 }
 
-Document drive_ceilings(ProbeCall& call, const JsonRequest& request) {
-  DriveRequest asked;
-  asked.directory = call.directory(request, "probe ceilings");
+struct DriveWork {
+  DriveRequest request;
+  std::uint64_t move_bytes = 0;
+  std::vector<double> shares;
+};
+
+DriveWork read_drive_work(const ProbeCall& call, const JsonRequest& request, bool wanted) {
+  DriveWork work;
+  DriveRequest& asked = work.request;
+  if (wanted) asked.directory = call.directory(request, "probe ceilings");
   asked.direct = request.tristate("direct", call.options().direct);
   asked.engine =
       request.one_of("io_engine", call.options().io_engine, {"auto", "io_uring", "threads"});
@@ -162,14 +170,18 @@ Document drive_ceilings(ProbeCall& call, const JsonRequest& request) {
         .field("request.transfer_bytes");
   }
   asked.file_bytes = request.integer("file_bytes", asked.file_bytes, 8192, kMostBytes);
-  const std::uint64_t move_bytes =
-      request.integer("move_bytes", asked.file_bytes, 4096, kMostBytes);
-  DriveProbe probe(asked, call.beat());
+  work.move_bytes = request.integer("move_bytes", asked.file_bytes, 4096, kMostBytes);
+  work.shares = request.shares("read_shares", {1.0, 0.0, 0.5});
+  return work;
+}
+
+Document measured_drive(const DriveWork& work, const ProbeBeat& beat) {
+  DriveProbe probe(work.request, beat);
   Document rates = Document::array();
-  double slowest = 0;
-  for (const double share : request.shares("read_shares", {1.0, 0.0, 0.5})) {
-    const DriveRate rate = probe.measure(share, move_bytes, call.beat());
-    if (slowest == 0 || rate.bytes_per_s < slowest) slowest = rate.bytes_per_s;
+  double judged = 0;  // of a mix, where one was asked for
+  for (const double share : work.shares) {
+    const DriveRate rate = probe.measure(share, work.move_bytes, beat);
+    if (judged == 0 || (share > 0 && share < 1)) judged = rate.bytes_per_s;
     rates.push_back({{"read_share", share},
                      {"bytes_per_s", rate.bytes_per_s},
                      {"seconds", rate.seconds},
@@ -179,16 +191,16 @@ Document drive_ceilings(ProbeCall& call, const JsonRequest& request) {
   return {{"engine", probe.engine()},
           {"direct", probe.direct()},
           {"rates", rates},
-          {"checks", to_json({judge_drive(slowest)})}};
+          {"checks", to_json({judge_drive(judged)})}};
 }
 
-Document update_ceiling(ProbeCall& call, const JsonRequest& request) {
-  const auto element = [&](const char* key, const char* otherwise) {
-    const std::string name = request.one_of(key, otherwise, {"fp32", "bf16", "fp16"});
-    return name == "fp32"   ? kernels::Element::kFp32
-           : name == "bf16" ? kernels::Element::kBf16
-                            : kernels::Element::kFp16;
-  };
+kernels::Element read_element(const JsonRequest& request, const char* key, const char* otherwise) {
+  const std::string name = request.one_of(key, otherwise, {"fp32", "bf16", "fp16"});
+  if (name == "fp32") return kernels::Element::kFp32;
+  return name == "bf16" ? kernels::Element::kBf16 : kernels::Element::kFp16;
+}
+
+UpdateRequest read_update_work(const ProbeCall& call, const JsonRequest& request) {
   UpdateRequest asked;
   asked.elements = request.integer("elements", asked.elements, 1, 1ull << 36);
   const std::string moments =
@@ -198,8 +210,8 @@ Document update_ceiling(ProbeCall& call, const JsonRequest& request) {
     const std::string stored = moments == "fp32" || moments == "bf16" ? moments : moments + "_s256";
     kernels::parse_storage(stored.data(), stored.size(), &asked.moments);
   }
-  asked.model = element("parameters", "bf16");
-  asked.grad = element("gradients", "fp32");
+  asked.model = read_element(request, "parameters", "bf16");
+  asked.grad = read_element(request, "gradients", "fp32");
   const std::string arithmetic = request.text("arithmetic", "torch_cpu_fused/1");
   const char* why_not = "there is no arithmetic of this name";
   if (!kernels::parse_variant(arithmetic.data(), arithmetic.size(), &asked.variant) ||
@@ -210,7 +222,11 @@ Document update_ceiling(ProbeCall& call, const JsonRequest& request) {
   asked.threads = static_cast<std::uint32_t>(
       request.integer("threads", call.options().update_threads, 0, 4096));
   asked.rounds = static_cast<std::uint32_t>(request.integer("rounds", asked.rounds, 1, 1000));
-  const UpdateRate rate = measure_update(asked);
+  return asked;
+}
+
+Document measured_update(const UpdateRequest& request) {
+  const UpdateRate rate = measure_update(request);
   return {{"elements", rate.elements},
           {"bytes", rate.bytes},
           {"threads", rate.threads},
@@ -228,12 +244,16 @@ std::int32_t ceilings(millpond_runtime* runtime, millpond_str text, millpond_sin
         {"measure", "directory", "direct", "io_engine", "queue_depth", "transfer_bytes",
          "file_bytes", "move_bytes", "read_shares", "elements", "moments", "parameters",
          "gradients", "arithmetic", "threads", "rounds"});
+    const std::vector<std::string> measure =
+        request.some_of("measure", {"drive", "update"}, {"drive", "update"});
+    const bool drive = std::find(measure.begin(), measure.end(), "drive") != measure.end();
+    const bool update = std::find(measure.begin(), measure.end(), "update") != measure.end();
+    // All of the request is judged before anything takes time.
+    const DriveWork drive_work = read_drive_work(call, request, drive);
+    const UpdateRequest update_work = read_update_work(call, request);
     Document document = Document::object();
-    for (const std::string& what :
-         request.some_of("measure", {"drive", "update"}, {"drive", "update"})) {
-      document[what] =
-          what == "drive" ? drive_ceilings(call, request) : update_ceiling(call, request);
-    }
+    if (drive) document["drive"] = measured_drive(drive_work, call.beat());
+    if (update) document["update"] = measured_update(update_work);
     return document;
   });
 }
