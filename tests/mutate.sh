@@ -43,8 +43,14 @@ git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' 
   [ -f "$file" ] || continue
   cmp -s "$file" "$tree/$file" || { mkdir -p "$tree/$(dirname "$file")" && cp -p "$file" "$tree/$file" && touch "$tree/$file"; }
 done
-cmake -S "$tree" -B "$tree/build/release" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMILLPOND_CUDA=OFF \
-  ${MILLPOND_MUTATE_CMAKE:-} >"$here/configure.log"
+launchers=()
+if command -v ccache >/dev/null; then
+  # Paths below the copy are the same, relative to the build, as those of the tree's own builds: its objects serve here.
+  export CCACHE_BASEDIR=$tree
+  launchers=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+fi
+cmake -S "$tree" -B "$tree/build/release" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMILLPOND_CUDA=OFF "${launchers[@]}" \
+  >"$here/configure.log"
 
 build() { # log, targets...
   local log=$1

@@ -36,6 +36,7 @@ void Mover::configure(std::byte* region, std::uint64_t place_bytes, std::uint32_
   places_.assign(places, Place{});
   transfers_.assign(std::size_t{places} * transfers, Transfer{});
   transfers_per_place_ = transfers;
+  batch_.reserve(transfers);
   free_.clear();
   lost_.clear();
   free_.reserve(places);
@@ -78,7 +79,7 @@ void Mover::submit(Place& place, bool reading) {
   const Tile& tile = state.plan.tiles[place.tile];
   const std::size_t index = state.tiles[place.tile].place;
   Transfer* next = &transfers_[index * transfers_per_place_];
-  Transfer* const begin = next;
+  batch_.clear();
   place.reading = reading;
   place.failed = false;
   for (std::uint32_t s = 0; s < kSegments; ++s) {
@@ -96,16 +97,16 @@ void Mover::submit(Place& place, bool reading) {
       next->tag = index;
       next->path = state.paths[tile.bucket].c_str();
       (reading ? bytes_read_ : bytes_written_) += next->bytes;
-      ++next;
+      batch_.push_back(next++);
     }
   }
-  place.pending = static_cast<std::uint32_t>(next - begin);
+  place.pending = static_cast<std::uint32_t>(batch_.size());
   ++(reading ? fetching_ : flushing_);
   if (place.pending == 0) {
     finish(place);
     return;
   }
-  for (Transfer* transfer = begin; transfer != next; ++transfer) engine_.submit(transfer);
+  engine_.submit(batch_);
 }
 
 void Mover::fetch(StateCore& state, std::uint32_t tile) {

@@ -78,6 +78,7 @@ class Mover {
   Engine& engine_;
   std::vector<Place> places_;
   std::vector<Transfer> transfers_;  // by place
+  std::vector<Transfer*> batch_;     // of one tile, handed to the kernel together
   std::uint32_t transfers_per_place_ = 0;
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> lost_;

@@ -106,6 +106,27 @@ TEST(MemoryGroup, of_a_small_part_of_the_state_is_enough) {
   }
 }
 
+// A mixture of experts has as many parameters as this on one rank.
+TEST(ManyShards, a_hundred_thousand_are_bound_and_stepped) {
+  const TemporaryDirectory scratch;
+  Job job(scratch.path());
+  std::vector<Parameter> many;
+  const std::uint64_t count = kSanitized ? 5'000 : 100'000;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    many.push_back({"layer." + std::to_string(i), i % 7, i % 4 == 0 ? 2u : 0u, i / 10'000});
+  }
+  Training training(job, "rank00000/opt0_0", many);
+  Status status;
+  ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
+  EXPECT_EQ(training.report.plan().shards(), count);
+  training.train(1, 3);
+  EXPECT_EQ(training.models_differ(), "");
+  ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
+  EXPECT_EQ(training.report.plan().shards_kept(), count);
+  training.train(4, 5);
+  EXPECT_EQ(training.models_differ(), "");
+}
+
 TEST(Campaign, MemoryGroup_of_256_MiB_with_4_GiB_of_state) {
   if (!in_campaign()) GTEST_SKIP() << "minutes: tests/campaign.sh runs it";
   for (const char* options : {"\"direct\": \"auto\"", "\"direct\": false"}) {
