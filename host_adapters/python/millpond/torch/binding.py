@@ -49,8 +49,8 @@ class Binding:
         flats = [flat(t, p.order) for t, p in zip(self.locals, self.placements, strict=True)]
         sizes = [t.numel() for t in flats]
         self._wholes = flats
-        self._cuts = cut(sizes, ranks.size) if shard_state else [[(0, n) for n in sizes]]
-        self.ranges = self._cuts[ranks.rank if shard_state else 0]
+        self.cuts = cut(sizes, ranks.size) if shard_state else [[(0, n) for n in sizes]]
+        self.ranges = self.cuts[ranks.rank if shard_state else 0]
         self.flats = [t[a:b] for t, (a, b) in zip(flats, self.ranges, strict=True)]
         self.with_main = [t.dtype != torch.float32 for t in self.locals]
         self._addresses = [t.data_ptr() for t in self.locals]
@@ -119,7 +119,7 @@ class Binding:
                 for whole, (a, b), has in zip(self._wholes, ranges, self.has_grad, strict=True)
                 if has
             ]
-            for ranges in self._cuts
+            for ranges in self.cuts
         ]
         self.ranks.spread(parts)
 
@@ -137,7 +137,7 @@ class Binding:
         profile.optimizer.class_name, profile.optimizer.family = class_name, 1
         profile.topology.add(name="dp", rank=ranks.rank, size=ranks.size)
         fsdp = not all(self._itself)
-        sharded = len(self._cuts) > 1
+        sharded = len(self.cuts) > 1
         active = {"parallel.fsdp": fsdp, "parallel.distributed_optimizer": sharded}
         for name in FEATURES:
             profile.features.add(name=name, state=ACTIVE if active.get(name) else INACTIVE)

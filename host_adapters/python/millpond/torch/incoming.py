@@ -21,6 +21,7 @@ from ..runtime import Store
 from .binding import Binding, Entry
 from .moments import MOMENTS, write_run, zero_run
 from .placement import local_of
+from .proof import stream_of
 
 MARKER = "millpond"  # key of a group in a state dict
 _MARKER_FORM = re.compile(r"millpond/1 runtime ([0-9a-f]{32}) step (\d+)")
@@ -135,7 +136,8 @@ def _checked(entry: Entry, state: dict[str, Any]) -> dict[str, Any]:
 
 def stream_in(incoming: Incoming, store: Store, bound: Binding) -> None:
     """Moments and counters into the bound store, a piece at a time. Collective where a DTensor must
-    be put together from other placements."""
+    be put together from other placements. Mains begin anew as the weights: the dict has none."""
+    store.refresh(stream_of(bound.device))
     for i, state in enumerate(incoming.states):
         numel = bound.flats[i].numel()
         for name, segment in MOMENTS.items():

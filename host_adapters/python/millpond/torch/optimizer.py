@@ -23,6 +23,7 @@ from .alive import Owned
 from .binding import Binding, Entry
 from .handles import Handles
 from .incoming import MARKER, Incoming, judge, marker, stream_in
+from .outgoing import outgoing
 from .streamed import EXACT, Streamed
 
 Params = Iterable[Any]  # as torch.optim.Optimizer's: tensors, dicts, or (name, tensor)
@@ -181,6 +182,23 @@ class StreamedOptimizer(torch.optim.Optimizer):
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
         self._adopt(taken[0])
+
+    def plain_state_dict(self) -> dict[str, Any]:
+        """For a plain torch optimizer of the same groups: counters, and moments in fp32 on the CPU,
+        all of them in memory. DTensor parameters have DTensor moments. Collective with
+        shard_state."""
+        self.bind()
+        made: dict[str, Any] = super().state_dict()
+        index = {id(p): i for i, p in enumerate(p for g in self.param_groups for p in g["params"])}
+        entries = self._handles.entries
+        with torch.no_grad():
+            moments = outgoing(self._streamed.store, self._streamed.bound)
+        made["state"] = {
+            index[id(entry.parameter)]: {"step": torch.tensor(float(count)), **state}
+            for entry, count, state in zip(entries, self._streamed.counters(), moments, strict=True)
+            if count
+        }
+        return made
 
     def _adopt(self, incoming: Incoming) -> None:
         streamed = self._streamed

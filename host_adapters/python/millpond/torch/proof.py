@@ -75,8 +75,8 @@ def _agrees(
     kind: Any, group: dict[str, Any], device: Any, options: Any, group_step: Any, variant: str
 ) -> bool:
     """A rate in a tensor makes torch compute with it in fp32, except in the fused step: that agrees
-    for some rates and not for others, so it is no variant's. The rate itself is left out of what is remembered: schedulers change it, and no path of torch
-    or of ours branches on it."""
+    for some rates and not for others, so it is no variant's. The rate itself is left out of what is
+    remembered: schedulers change it, and no path of torch or of ours branches on it."""
     if isinstance(group["lr"], Tensor) and not group.get("fused"):
         return False
     flags = tuple(
