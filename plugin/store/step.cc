@@ -63,6 +63,7 @@ bool Store::step(const millpond_step_args& args, const std::vector<millpond_grou
     poison(std::string("a step failed: ") + error.what());
     throw;
   }
+  runtime_.retire_idle(*held_->streamed);
   count_step();
   figures.outcome = MILLPOND_STEP_DONE;
   figures.step = held_->completed;
