@@ -59,12 +59,11 @@ class RawEngine {
 // every transfer a deadline.
 class Engine {
  public:
-  // timeout: for one transfer to finish, from its first attempt, anew for each GiB, without times in
-  // which nobody called (a stopped process). An overdue transfer comes back with ETIMEDOUT once, but
-  // its memory stays owned by the kernel: owned_bytes() says how much until the late completion
-  // arrives. What was answered by EINTR, EAGAIN or too few bytes until the timeout comes back with
-  // that errno (EIO for too few bytes) and owns nothing. Zero bytes, and the end of the file, are
-  // EIO.
+  // timeout: for one transfer to finish, counted anew for each GiB and without times in which
+  // nobody called (a stopped process). An overdue transfer comes back with ETIMEDOUT once, but its
+  // memory stays owned by the kernel: owned_bytes() says how much until the late completion comes.
+  // What was answered by EINTR, EAGAIN or too few bytes until the timeout comes back with that
+  // errno (EIO for too few bytes) and owns nothing. Zero bytes, and the end of the file, are EIO.
   Engine(std::unique_ptr<RawEngine> raw, std::chrono::milliseconds timeout);
   // Waits for what is in flight until its deadline. What the kernel then still owns is leaked with
   // the engine: say so (owned_bytes()) before, and never free that memory. In a forked child:
