@@ -32,6 +32,7 @@ struct Pipeline::Impl final : TierOwner {
   Engine& engine;
   ThreadPool& pool;
   Region region;
+  RegionPin* pin = nullptr;
   Mover mover;
   TierPlan tier;
   std::uint32_t transfers = 0;  // that a tile needs at most
@@ -126,6 +127,7 @@ void Pipeline::Impl::map() {
     unmap();
     region.map(bytes, pool);
     if (bytes != 0) engine.use_memory(region.data(), bytes);
+    if (bytes != 0 && pin != nullptr) pin->attach(region.data(), bytes);
   }
   mover.configure(region.data(), tier.place_bytes, tier.places, transfers);
 }
@@ -134,6 +136,7 @@ void Pipeline::Impl::unmap() {
   mover.configure(nullptr, 0, 0, 0);
   if (region.bytes() == 0) return;
   engine.use_memory(nullptr, 0);
+  if (pin != nullptr) pin->detach();
   region.unmap();
 }
 
@@ -220,6 +223,11 @@ void Pipeline::resume() {
   if (!impl_->suspended) return;
   impl_->map();
   impl_->suspended = false;
+}
+
+void Pipeline::use_pin(RegionPin* pin) {
+  impl_->pin = pin;
+  if (impl_->region.bytes() != 0) pin->attach(impl_->region.data(), impl_->region.bytes());
 }
 
 std::uint64_t Pipeline::host_bytes() const { return impl_->region.bytes(); }
