@@ -79,16 +79,18 @@ __device__ __forceinline__ Lane shaped(Lane grad, Lane main, const Scalars& s) {
   return grad;
 }
 
-// The piece that has this group: the last whose first_group is not beyond it.
+// The piece that has this group: the last whose first_group is not beyond it. All lanes of the warp
+// look for it together, each at one of 32 pieces: three rounds for 10,000.
 __device__ __forceinline__ const CudaPiece& piece_of(const CudaTile& tile, std::uint32_t group) {
-  std::uint32_t low = 0, high = tile.count;
-  while (high - low > 1) {
-    const std::uint32_t middle = low + (high - low) / 2;
-    if (tile.pieces[middle].first_group <= group) {
-      low = middle;
-    } else {
-      high = middle;
-    }
+  const std::uint32_t lane = threadIdx.x % kWarp;
+  std::uint32_t low = 0, left = tile.count;
+  while (left > 1) {
+    const std::uint32_t step = (left + kWarp - 1) / kWarp;
+    const std::uint32_t mine = lane * step;
+    const bool before = mine < left && tile.pieces[low + mine].first_group <= group;
+    const std::uint32_t part = __popc(__ballot_sync(0xffffffffU, before)) - 1;
+    low += part * step;
+    left = min(step, left - part * step);
   }
   return tile.pieces[low];
 }

@@ -16,9 +16,10 @@ from millpond_fixtures import make_runtime, plugin  # noqa: E402, F401
 from millpond_host import MillpondError  # noqa: E402
 from millpond_shards import Memory  # noqa: E402
 
-SIZES = [1_048_577, 65_543, 300_001, 4101, 257, 7, 1, 256, 131_072]
+SIZES = [3_000_001, 65_543, 300_001, 4101, 257, 7, 1, 256, 131_072]
 STEPS = 200
-SMALL_TIER = {"host_memory_bytes": 6 << 20}  # a part of the tiles stays, the others use the drive
+# The ring is 32 MiB: a part of the tiles stays, the others use the drive.
+SMALL_TIER = {"host_memory_bytes": 40 << 20}
 
 
 @pytest.mark.parametrize("grad_dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
@@ -131,9 +132,11 @@ def test_memory_through_the_hosts_allocator(make_runtime) -> None:  # noqa: F811
     assert 0 < torch.cuda.memory_allocated() - before - held < 1 << 20
     assert held <= (4 << 20) + (64 << 10)  # staging, and the tables
     train(twin, store, 10)
+    torch.cuda.synchronize()
+    with_store = torch.cuda.memory_allocated()
     store.unbind()
     assert freed == asked
-    assert torch.cuda.memory_allocated() - before < 8 << 20
+    assert 0 <= with_store - torch.cuda.memory_allocated() - held < 1 << 20
 
 
 def test_what_is_not_this_devices_memory_is_refused(make_runtime) -> None:  # noqa: F811
