@@ -54,6 +54,7 @@ std::uint64_t free_bytes_of(int fd) {
   while (::fstatvfs(fd, &info) != 0) {
     if (errno != EINTR) return 0;
   }
+  if (info.f_blocks == 0) return UINT64_MAX;  // ramfs and the like do not count
   return static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
 }
 

@@ -38,8 +38,8 @@ Runtime::Runtime(const millpond_host_api& api, Options options, std::uint32_t mi
   EngineChoice choice = make_raw_engine(options_.io_engine, options_.queue_depth);
   engine_reason_ = std::move(choice.reason);
   engine_ = std::make_unique<Engine>(std::move(choice.raw), timeout_of(options_));
-  host_.log(MILLPOND_LOG_INFO,
-            std::string("I/O engine ") + engine_->name() + ": " + engine_reason_);
+  engine_note_ = engine_->note();
+  host_.log(MILLPOND_LOG_INFO, engine_reason_);
   pool_ = std::make_unique<ThreadPool>(choose_threads(options_));
   reaper_ = std::make_unique<FileReaper>(timeout_of(options_));
 }

@@ -130,6 +130,7 @@ class Runtime {
 
   // In order of construction: what is below may use what is above.
   std::string engine_reason_;
+  std::string engine_note_;  // Engine::note() when engine_reason_ was said
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<FileReaper> reaper_;

@@ -102,6 +102,13 @@ void Runtime::plan_tier(StreamedState* extra, const StreamedState* without) {
   pipeline().plan_tier(states);
   const std::uint64_t after = pipeline().host_bytes();
   if (after == before) return;
+  if (std::string note = engine_->note(); note != engine_note_) {
+    // A trial of less memory was registered, or refused, when the engine was chosen.
+    engine_note_ = std::move(note);
+    engine_reason_ = std::string("I/O engine ") + engine_->name() + ": " +
+                     (engine_note_.empty() ? "registered memory and files" : engine_note_);
+    host_.log(MILLPOND_LOG_INFO, engine_reason_);
+  }
   host_.log(MILLPOND_LOG_INFO, memory_choice_ + "; took " + std::to_string(after) +
                                    " bytes: " + std::to_string(pipeline().places()) + " tiles of " +
                                    std::to_string(pipeline().place_bytes()) + " bytes, " +

@@ -63,7 +63,7 @@ void FaultEngine::start(Transfer* attempt) {
     entry.kind = fault_.kind;
     entry.due = Clock::now() + fault_.delay;
     const std::uint64_t cut = std::min(attempt->bytes, fault_.bytes);
-    if (entry.kind == Fault::Kind::kShortBy) entry.told -= cut;
+    if (entry.kind == Fault::Kind::kShortBy) entry.told -= std::min(cut, attempt->bytes - 1);
     if (entry.kind == Fault::Kind::kShortTo) entry.told = cut;
     entry.moved.bytes = aligned(*attempt) ? entry.told / kPage * kPage : entry.told;
     const bool refused = entry.kind == Fault::Kind::kUnaligned;

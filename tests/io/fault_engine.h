@@ -20,7 +20,7 @@ struct Fault {
   enum class Kind : std::uint8_t {
     kNone,
     kError,      // nothing is moved, the attempt comes back with `error`
-    kShortBy,    // says that all but the last `bytes` bytes were moved
+    kShortBy,    // says that all but the last `bytes` bytes were moved, and one at least
     kShortTo,    // says that the first `bytes` bytes were moved; 0: a zero-length completion. Where
                  // the attempt is 4096-aligned (O_DIRECT), what is begun of a page is not moved
     kDelay,      // the bytes are moved, the answer comes after `delay`
