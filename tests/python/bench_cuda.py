@@ -139,39 +139,63 @@ def drive_bound(case: Case, count: int, ceiling: Callable[[], float]) -> dict[st
     }  # fmt: skip
 
 
-def beside_products(case: Case, size: int = 8192) -> dict[str, Any]:
-    """A drive-bound step, and matrix products on another stream: each alone, and both."""
-    stream, a = torch.cuda.Stream(), torch.randn(size, size, device="cuda", dtype=torch.bfloat16)
+class Products:
+    """Matrix products on a stream of their own, from a thread of their own, while it runs."""
 
-    def products(count: int) -> tuple[Any, Any]:
+    BATCH = 20
+
+    def __init__(self, size: int = 8192):
+        self.stream = torch.cuda.Stream()
+        self.factor = torch.randn(size, size, device="cuda", dtype=torch.bfloat16)
+        self.over = threading.Event()
+        self.seconds: list[float] = []  # of one product, by batch
+
+    def batch(self) -> float:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(self.stream):
             begin.record()
-            for _ in range(count):
-                torch.mm(a, a)
+            for _ in range(self.BATCH):
+                torch.mm(self.factor, self.factor)
             end.record()
-        return begin, end
+        end.synchronize()
+        return begin.elapsed_time(end) / 1e3 / self.BATCH
 
-    def finish(events: tuple[Any, Any], count: int) -> float:
-        events[1].synchronize()
-        return events[0].elapsed_time(events[1]) / 1e3 / count
+    def run(self) -> None:
+        while not self.over.is_set():
+            self.seconds.append(self.batch())
 
-    finish(products(20), 20)
-    each = finish(products(500), 500)
-    alone, beside, slowed = [], [], []
+    def __enter__(self) -> Products:
+        self.over.clear()
+        self.seconds.clear()
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.thread.join()
+
+
+def beside_products(case: Case) -> dict[str, Any]:
+    """A drive-bound step, and matrix products beside it: each alone, and both."""
+    products = Products()
+    alone, beside, products_alone, products_beside = [], [], [], []
+    products.batch()
     for _ in range(3):
+        with products:
+            time.sleep(2)
+        products_alone.append(statistics.median(products.seconds))
         alone.append(case.step())
-        count = int(1.2 * alone[-1] / each)
-        begin = time.perf_counter()
-        events = products(count)
-        case.store.step([adamw(0, 1e-4)])
-        beside.append(time.perf_counter() - begin)
-        slowed.append(finish(events, count))
+        with products:
+            begin = time.perf_counter()
+            case.store.step([adamw(0, 1e-4)])
+            beside.append(time.perf_counter() - begin)
+        products_beside.append(statistics.median(products.seconds))
     return {
-        "step_alone_s": statistics.median(alone), "step_beside_s": statistics.median(beside),
-        "product_alone_s": each, "product_beside_s": statistics.median(slowed),
+        "step_alone_s": alone, "step_beside_s": beside,
+        "product_alone_s": products_alone, "product_beside_s": products_beside,
         "step_slower": statistics.median(beside) / statistics.median(alone),
-        "product_slower": statistics.median(slowed) / each,
+        "product_slower": statistics.median(products_beside) / statistics.median(products_alone),
     }  # fmt: skip
 
 
