@@ -65,7 +65,9 @@ class Device {
 
   // Throws Error(E_ARGUMENT, field) where the address is known not to be this device's memory: a
   // kernel that used it would take the whole process's device away.
-  virtual void check_address(const void*, const std::string&) const {}
+  // The field is member `member` of array[index].
+  virtual void check_address(const void* /*address*/, const char* /*array*/,
+                             std::uint64_t /*index*/, const char* /*member*/) const {}
   // After a step: the device's own stages, in place of the time that the update had tiles.
   virtual void add_stages(millpond_step_figures*) const {}
   // phase/1, outside visits: device memory is given back, and taken again. resume() may be tried

@@ -266,11 +266,13 @@ void Binding::make_device() {
 void Binding::check_addresses() const {
   for (std::size_t i = 0; i < work_.shards.size(); ++i) {
     const ShardWork& shard = work_.shards[i];
-    const std::string name = "bind_args.shards[" + std::to_string(i) + "]";
     if (shard.numel == 0) continue;
-    if (shard.model != nullptr) device_->check_address(shard.model, name + ".model.data");
-    if (shard.grad != nullptr) device_->check_address(shard.grad, name + ".grad.data");
-    if (shard.given_main != nullptr) device_->check_address(shard.given_main, name + ".main.data");
+    const auto check = [&](const void* address, const char* member) {
+      if (address != nullptr) device_->check_address(address, "bind_args.shards", i, member);
+    };
+    check(shard.model, ".model.data");
+    check(shard.grad, ".grad.data");
+    check(shard.given_main, ".main.data");
   }
 }
 

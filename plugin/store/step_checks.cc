@@ -141,7 +141,7 @@ void Store::check_gradients(const millpond_step_args& args) {
     }
     // Only where it is new: the driver is asked.
     if (gradient.pointer != last_grads_[i]) {
-      device_->check_address(gradient.pointer, "step_args." + indexed("grads", i));
+      device_->check_address(gradient.pointer, "step_args.grads", i, "");
     }
   }
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import millpond_structs as c
 import numpy as np
 import torch
+from millpond import abi as c
 from millpond_host import Runtime, Store, adamw
 from millpond_shards import Memory, Shard
 

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from typing import Any
 
-import millpond_structs as c
 import numpy as np
 import pytest
+from millpond import abi as c
 
 torch = pytest.importorskip("torch", reason="torch is not installed for this Python")
 if not torch.cuda.is_available():

@@ -149,7 +149,8 @@ class CudaDevice final : public Device {
     });
   }
 
-  void check_address(const void* address, const std::string& field) const override {
+  void check_address(const void* address, const char* array, std::uint64_t index,
+                     const char* member) const override {
     const CudaContext::Scope scope(context_);
     cudaPointerAttributes attributes{};
     check_cuda(cudaPointerGetAttributes(&attributes, address), "look at an address");
@@ -160,7 +161,8 @@ class CudaDevice final : public Device {
                 here ? "the memory is on CUDA device " + std::to_string(attributes.device) +
                            ", the store on device " + std::to_string(request_.device_id)
                      : "the address is not CUDA memory")
-        .field(field)
+        .field(std::string(array) + "[" + std::to_string(index) + "]" + member)
+        .at(index)
         .remedy("A store's parameters and gradients are on one device; nothing was changed");
   }
 
