@@ -124,6 +124,10 @@ RunResult train(const Arguments& arguments, const Place& place, Progress& progre
                    ", each on " + result.place;
   }
   result.parameters = layout.parameter_count();
+  for (std::size_t section = 0; section < Layout::kSections; ++section) {
+    result.model_device_bytes +=
+        sides.size() * layout.elements(section) * (sizeof(Bfloat) + sizeof(float));
+  }
   result.text_bytes = text.size();
   const std::vector<std::size_t> places = text.even_places(arguments.evaluation_bytes);
   result.evaluated_bytes = places.size();
