@@ -80,7 +80,9 @@ void CudaDevice::slice_squares(const float* values, std::size_t slices, double* 
   if (slices > sums_count_) {
     if (sums_ != nullptr) cudaFree(sums_);
     sums_ = nullptr;
-    check_cuda(cudaMalloc(&sums_, slices * sizeof(double)), "allocate device memory");
+    void* memory = nullptr;
+    check_cuda(cudaMalloc(&memory, slices * sizeof(double)), "allocate device memory");
+    sums_ = static_cast<double*>(memory);
     sums_count_ = slices;
   }
   cuda::slice_squares(values, slices, sums_, stream_);

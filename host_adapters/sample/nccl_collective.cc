@@ -112,10 +112,10 @@ void NcclCollective::look(const char* what, double waited_s) {
     give_up(result == ncclRemoteError ? MILLPOND_E_PEER : MILLPOND_E_DEVICE, what, words);
   }
   if (waited_s < meeting_.timeout_s()) return;
-  meeting_.break_up("rank " + std::to_string(rank_) + " waited too long in " + what);
-  give_up(MILLPOND_E_TIMEOUT, what,
-          "a rank did not come within " + std::to_string(static_cast<int>(meeting_.timeout_s())) +
-              " s");
+  const std::string words = meeting_.ranks_behind(rank_) + " did not come within " +
+                            std::to_string(static_cast<int>(meeting_.timeout_s())) + " s";
+  meeting_.break_up(words);
+  give_up(MILLPOND_E_TIMEOUT, what, words);
 }
 
 void NcclCollective::settle(ncclResult_t result, const char* what) {
@@ -145,6 +145,7 @@ void NcclCollective::finish(millpond_stream) {
 
 void NcclCollective::reduce_scatter(float* send, float* receive, std::size_t count,
                                     millpond_stream) {
+  meeting_.count_call(rank_);
   look("reduce_scatter", 0.0);
   const cudaStream_t stream = device_.cuda_stream();
   const std::size_t piece = staging_bytes_ / sizeof(float);
@@ -170,12 +171,15 @@ void NcclCollective::reduce_scatter(float* send, float* receive, std::size_t cou
 
 void NcclCollective::all_gather(const void* send, void* receive, std::size_t bytes,
                                 millpond_stream stream) {
+  meeting_.count_call(rank_);
   look("all_gather", 0.0);
   if (stream.device_type != MILLPOND_DEVICE_CPU) {
     settle(ncclAllGather(send, receive, bytes, ncclInt8, communicator_, device_.cuda_stream()),
            "all_gather");
     return;
   }
+  // The copies below wait for the stream, which may still wait for a rank that has died.
+  finish(stream);
   const auto* from = static_cast<const std::byte*>(send);
   auto* to = static_cast<std::byte*>(receive);
   for (std::size_t begin = 0; begin < bytes; begin += staging_bytes_) {
@@ -185,7 +189,7 @@ void NcclCollective::all_gather(const void* send, void* receive, std::size_t byt
     settle(ncclAllGather(all + rank_ * length, all, length, ncclInt8, communicator_,
                          device_.cuda_stream()),
            "all_gather");
-    finish(device_.stream());
+    finish(stream);
     for (std::uint32_t rank = 0; rank < size(); ++rank) {
       device_.download(to + rank * bytes + begin, all + rank * length, length);
     }
