@@ -121,7 +121,7 @@ RunResult train(const Arguments& arguments, const Place& place, Progress& progre
   result.place = place.device().description();
   if (ranks.size() > 1) {
     result.place = std::to_string(ranks.size()) + " ranks over " + ranks.description() +
-                   ", each on " + result.place;
+                   ", rank 0 on " + result.place;
   }
   result.parameters = layout.parameter_count();
   for (std::size_t section = 0; section < Layout::kSections; ++section) {
