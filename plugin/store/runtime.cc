@@ -46,6 +46,8 @@ Runtime::Runtime(const millpond_host_api& api, Options options, std::uint32_t mi
 
 Runtime::~Runtime() = default;
 
+std::chrono::milliseconds Runtime::patience() const { return timeout_of(options_); }
+
 bool Runtime::forked() const { return getpid() != pid_; }
 
 Pipeline& Runtime::pipeline() {
@@ -53,6 +55,14 @@ Pipeline& Runtime::pipeline() {
     throw Error(MILLPOND_E_INTERNAL, "runtime", "the pipeline is used before the first bind");
   }
   return *pipeline_;
+}
+
+CudaPin& Runtime::cuda_pin(std::int32_t device_id) {
+  if (cuda_pin_ == nullptr) {
+    cuda_pin_ = make_cuda_pin(host_, device_id);
+    pipeline().use_pin(cuda_pin_.get());
+  }
+  return *cuda_pin_;
 }
 
 void Runtime::ensure_resources() {
@@ -75,6 +85,7 @@ void Runtime::ensure_resources() {
   MemoryChoice memory = choose_host_memory(options_);
   PipelineOptions pipeline_options;
   pipeline_options.host_memory_bytes = memory.cap;
+  pipeline_options.patience = patience();
   pipeline_ = std::make_unique<Pipeline>(pipeline_options, *engine_, *pool_);
   roots_ = std::move(roots);
   reserved_.assign(roots_.size(), 0);
@@ -110,6 +121,7 @@ void Runtime::destroy_store(Store* store) {
   const std::unique_ptr<Store> owned = std::move(*place);
   stores_.erase(place);
   const bool held = owned->streamed() != nullptr;
+  owned->end_save(false);
   owned->drop_state();
   if (!held) return;
   try {
@@ -125,6 +137,7 @@ std::uint64_t Runtime::shut_down() {
     const std::unique_ptr<Store> owned = std::move(stores_.back());
     stores_.pop_back();
     try {
+      owned->end_save(true);
       owned->drop_state();
     } catch (const std::exception& error) {
       host_.log(MILLPOND_LOG_WARNING, "destroy " + owned->uid() + ": " + error.what());
@@ -158,7 +171,10 @@ void Runtime::suspend(std::uint64_t flags) {
   const bool give_tier = (flags & MILLPOND_SUSPEND_HOST_TIER) != 0;
   if (pipeline_ != nullptr) {
     pipeline_->settle();
-    for (const auto& store : stores_) store->notice_failure();
+    for (const auto& store : stores_) {
+      store->notice_failure();
+      store->suspend_device();
+    }
     if (give_tier && !tier_suspended_) {
       const std::uint64_t bytes = pipeline_->host_bytes();
       pipeline_->suspend();
@@ -175,6 +191,7 @@ void Runtime::resume() {
     pipeline_->resume();
     tier_suspended_ = false;
   }
+  for (const auto& store : stores_) store->resume_device();
   suspended_ = false;
 }
 
@@ -184,6 +201,7 @@ void Runtime::figures(millpond_runtime_figures* figures) {
     figures->host_places = pipeline_->places();
     figures->ring_places = pipeline_->ring_places();
   }
+  for (const auto& store : stores_) figures->device_bytes += store->device_bytes();
   for (const std::uint64_t bytes : reserved_) figures->scratch_bytes += bytes;
   figures->leaked_bytes = engine_->owned_bytes();
   std::strncpy(figures->engine, engine_->name(), sizeof(figures->engine) - 1);

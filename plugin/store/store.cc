@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plugin/store/runtime.h"
+#include "plugin/store/save_job.h"
 
 namespace millpond::plugin {
 
@@ -99,6 +100,14 @@ void Store::detach() {
   device_.reset();
   work_ = {};
   drop_staged();
+}
+
+void Store::suspend_device() {
+  if (device_ != nullptr) device_->suspend();
+}
+
+void Store::resume_device() {
+  if (device_ != nullptr) device_->resume();
 }
 
 void Store::drop_state() {
