@@ -24,6 +24,9 @@ constexpr const char* kFooter =
     "      goes on where a killed run was saved: same data, same learning rates, same bytes\n"
     "  millpond-sample --text book.txt --scratch /tmp/scratch --ranks 4 --compare\n"
     "      four processes, each with a quarter of the optimizer; the bytes of one process\n"
+    "  millpond-sample --text book.txt --scratch /mnt/nvme/scratch --ranks 2 --device cuda "
+    "--compare\n"
+    "      one process a GPU, over NCCL\n"
     "  millpond-sample --text book.txt --scratch /tmp/scratch --moments bf16 --host-memory 4MiB\n"
     "\n"
     "Sizes take the suffixes KiB, MiB, GiB. The digest at the end is XXH3-128 of the final bf16\n"
@@ -177,8 +180,31 @@ void add_saving(CLI::App& app, Arguments& a) {
   app.add_flag("--quiet", a.quiet, "No progress")->group(group);
 }
 
+// Empty where `name` is "cpu", "cuda" or "cuda:N".
+std::string unfit_device(const std::string& name) {
+  const std::string prefix = "cuda:";
+  if (name == "cpu" || name == "cuda") return {};
+  if (name.size() > prefix.size() && name.size() < prefix.size() + 4 &&
+      name.compare(0, prefix.size(), prefix) == 0 &&
+      name.find_first_not_of("0123456789", prefix.size()) == std::string::npos) {
+    return {};
+  }
+  return "give cpu, cuda or cuda:N, not " + name;
+}
+
 void add_ranks(CLI::App& app, Arguments& a) {
-  const char* group = "Ranks";
+  const char* group = "Devices and ranks";
+  app.add_option("--device", a.device,
+                 "cpu; cuda: a GPU for each rank; cuda:N: this one for all ranks")
+      ->capture_default_str()
+      ->check(unfit_device)
+      ->group(group);
+  app.add_option("--collective", a.collective,
+                 "How ranks exchange bytes: nccl (CUDA only), shared (memory); auto: nccl with "
+                 "--device cuda where it was built in, else shared")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "shared", "nccl"}))
+      ->group(group);
   app.add_option("--ranks", a.ranks,
                  "Processes on this machine that share the batch and the optimizer's state")
       ->capture_default_str()
@@ -212,6 +238,10 @@ std::string contradiction(const Arguments& a) {
   if (a.ranks > 1 && a.mode == Mode::kResident && (!a.save.empty() || !a.resume.empty())) {
     return "--resident saves and resumes on one rank only: a commit of all ranks is the plugin's";
   }
+  if (a.device != "cpu" && a.mode == Mode::kResident && (!a.save.empty() || !a.resume.empty())) {
+    return "--resident saves and resumes on the CPU only";
+  }
+  if (a.device == "cpu" && a.collective == "nccl") return "--collective nccl needs --device cuda";
   if (a.micro_batches > a.batch) return "--micro-batches is more than --batch has bytes";
   const std::string unfit = unfit_micro_batches(a.micro_batches, a.ranks);
   if (!unfit.empty()) return unfit;

@@ -49,6 +49,8 @@ struct Arguments {
   std::uint32_t ranks = 1;
   std::uint64_t micro_batches = 4;
   double rank_timeout_s = 60.0;
+  std::string device = "cpu";       // or "cuda", "cuda:1"
+  std::string collective = "auto";  // "shared", "nccl"
 
   std::filesystem::path json;
   bool quiet = false;

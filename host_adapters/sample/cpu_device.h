@@ -22,6 +22,7 @@ class CpuDevice : public Device {
   void upload(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
   void download(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
   void copy(void* to, const void* from, std::size_t bytes) override;
+  void finish() override {}
   void add(float* into, const float* from, std::size_t count) override;
   void slice_squares(const float* values, std::size_t slices, double* sums) override;
 

@@ -33,6 +33,8 @@ class Device {
   virtual void upload(void* to, const void* from, std::size_t bytes) = 0;
   virtual void download(void* to, const void* from, std::size_t bytes) = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  // Waits until everything enqueued is done.
+  virtual void finish() = 0;
   // into += from
   virtual void add(float* into, const float* from, std::size_t count) = 0;
   // sums[i] = the sum of squares of slice i (kSlice elements) in double, in a fixed order; on the

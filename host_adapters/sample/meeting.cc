@@ -53,6 +53,7 @@ struct Note {
 
 struct Meeting::Place {
   alignas(64) std::atomic<std::uint32_t> meetings{0};  // how often this rank has come
+  std::atomic<std::uint64_t> calls{0};
   Note ended;
 };
 
@@ -96,6 +97,24 @@ void Meeting::mark_ended(std::uint32_t rank, const std::string& how) {
 void Meeting::break_up(const std::string& why) {
   shared_->broken.write(why);
   wake_all(shared_->generation);
+}
+
+std::string Meeting::broken() const {
+  return shared_->broken.written() ? shared_->broken.text : "";
+}
+
+void Meeting::count_call(std::uint32_t rank) {
+  place(rank).calls.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::string Meeting::ranks_behind(std::uint32_t rank) const {
+  const std::uint64_t own = place(rank).calls.load(std::memory_order_relaxed);
+  std::string names;
+  for (std::uint32_t other = 0; other < ranks_; ++other) {
+    if (place(other).calls.load(std::memory_order_relaxed) >= own) continue;
+    names += (names.empty() ? "rank " : ", rank ") + std::to_string(other);
+  }
+  return names.empty() ? "a rank" : names;
 }
 
 void Meeting::check(std::uint32_t rank, const char* what) const {

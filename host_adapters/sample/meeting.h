@@ -35,6 +35,12 @@ class Meeting {
   void mark_ended(std::uint32_t rank, const std::string& how);
   // From now on every rank's calls fail with this reason.
   void break_up(const std::string& why);
+  std::string broken() const;  // that reason; empty: none
+
+  // For ways of exchange that do not meet here: counts this rank's calls, and names the ranks that
+  // have made fewer.
+  void count_call(std::uint32_t rank);
+  std::string ranks_behind(std::uint32_t rank) const;
 
  private:
   struct Shared;

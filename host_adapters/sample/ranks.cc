@@ -22,6 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::seconds kGrace(10);  // to end in, after another has failed
+
 class Family {
  public:
   Family(Meeting& meeting, const std::function<void(std::string_view)>& tell)
@@ -63,6 +65,7 @@ class Family {
         --running;
         ended(rank, status);
       }
+      if (!failed_ && !meeting_.broken().empty()) fail(1, meeting_.broken());
       if (failed_ && !killed_ && Clock::now() > *failed_) {
         tell_("the other ranks do not end: killed");
         for (const pid_t pid : pids_) {
@@ -87,13 +90,15 @@ class Family {
             strsignal(WTERMSIG(status)) + ")";
     }
     meeting_.mark_ended(rank, how);
-    if (code == 0) return;
-    tell_("rank " + std::to_string(rank) + " " + how);
+    if (code != 0) fail(code, "rank " + std::to_string(rank) + " " + how);
+  }
+
+  // The others learn of the first failure where they wait next; what they do then takes moments.
+  void fail(int code, const std::string& why) {
+    tell_(why);
     if (failed_) return;
     exit_code_ = code;
-    // The others learn of it where they wait next; that takes moments, not the whole timeout.
-    failed_ = Clock::now() +
-              std::chrono::milliseconds(static_cast<std::int64_t>(meeting_.timeout_s() * 1e3));
+    failed_ = Clock::now() + kGrace;
   }
 
   Meeting& meeting_;

@@ -96,6 +96,10 @@ std::string table(const Arguments& arguments, const RunResult& result) {
   }
   each("read, last step", [](const Costs& c) { return bytes(c.last.bytes_read); });
   each("written, last step", [](const Costs& c) { return bytes(c.last.bytes_written); });
+  if (!result.ranks.empty() && result.ranks[0].device_bytes != 0) {
+    row(out, "device memory in use, whole GPU", {bytes(result.ranks[0].device_bytes)});
+    row(out, "  of it parameters and gradients", {bytes(result.model_device_bytes)});
+  }
   if (result.ranks.size() > 1) out += rank_lines(result.ranks);
   if (result.skipped != 0) out += std::to_string(result.skipped) + " steps were skipped\n";
   out += "\nA bigram model with this text's own frequencies: " +
@@ -140,6 +144,7 @@ std::string json_report(const Arguments& arguments, const RunResult& result) {
                                  {"last_step_bytes_written", costs.last.bytes_written}};
   }
   document["place"] = result.place;
+  document["model_device_bytes"] = result.model_device_bytes;
   document["micro_batches"] = arguments.micro_batches;
   nlohmann::ordered_json& ranks = document["ranks"] = nlohmann::ordered_json::array();
   for (const RankFigures& figures : result.ranks) {

@@ -24,7 +24,7 @@ class SharedMemory : public Collective {
                       millpond_stream stream) override;
   void all_gather(const void* send, void* receive, std::size_t bytes,
                   millpond_stream stream) override;
-  void finish(millpond_stream) override {}
+  void finish(millpond_stream) override { device_.finish(); }
 
  private:
   void read(void* to, const void* from, std::size_t bytes, millpond_stream stream);

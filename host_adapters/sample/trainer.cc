@@ -121,9 +121,13 @@ RunResult train(const Arguments& arguments, const Place& place, Progress& progre
   result.place = place.device().description();
   if (ranks.size() > 1) {
     result.place = std::to_string(ranks.size()) + " ranks over " + ranks.description() +
-                   ", each on " + result.place;
+                   ", rank 0 on " + result.place;
   }
   result.parameters = layout.parameter_count();
+  for (std::size_t section = 0; section < Layout::kSections; ++section) {
+    result.model_device_bytes +=
+        sides.size() * layout.elements(section) * (sizeof(Bfloat) + sizeof(float));
+  }
   result.text_bytes = text.size();
   const std::vector<std::size_t> places = text.even_places(arguments.evaluation_bytes);
   result.evaluated_bytes = places.size();

@@ -44,12 +44,13 @@ struct RunResult {
   std::vector<Evaluation> evaluations;
   double bigram_bits_per_byte = 0.0;
   std::size_t evaluated_bytes = 0;
-  std::vector<std::string> names;       // of the optimizers: "resident", "streamed"
-  std::vector<Costs> costs;             // one each
-  std::vector<RankFigures> ranks;       // by rank
-  std::string place;                    // devices and collective, in words
-  std::string digest;                   // of the final parameters
-  std::vector<float> final_parameters;  // widened, in order
+  std::vector<std::string> names;        // of the optimizers: "resident", "streamed"
+  std::vector<Costs> costs;              // one each
+  std::vector<RankFigures> ranks;        // by rank
+  std::uint64_t model_device_bytes = 0;  // parameters and gradients of all sides, one rank's
+  std::string place;                     // devices and collective, in words
+  std::string digest;                    // of the final parameters
+  std::vector<float> final_parameters;   // widened, in order
   std::size_t parameters = 0;
   std::size_t text_bytes = 0;
 };
