@@ -21,6 +21,7 @@ from .hostadam import HostAdam
 from .moments import reconcile
 from .proof import HOST, candidates, prove, stream_of
 from .ranks import Ranks
+from .saving import Save
 
 LOG = logging.getLogger("millpond.torch")
 EXACT = ("require", "prefer", "off")
@@ -257,22 +258,9 @@ class Streamed:
 
     # ---- checkpoints
 
-    def save(self, path: str | os.PathLike[str]) -> str:
-        """Writes and commits; returns the save's id, which all ranks share. Collective."""
-        runtime, group = self.store.runtime, self.ranks.group
-        save_id = runtime.save_begin(path, group)
-        # A rank that fails takes part in the commit all the same: there all learn of it.
-        with INTERRUPTS.held(1):
-            failure: MillpondError | None = None
-            try:
-                self.store.save(path, 0, save_id)
-            except MillpondError as raised:
-                failure = raised
-            try:
-                runtime.save_commit(save_id, group)
-            except MillpondError as told:
-                raise failure or told from None
-        return save_id
+    def save(self, path: str | os.PathLike[str], background: bool) -> Save:
+        """Begins a save; its commit makes it count. Collective."""
+        return Save(self.store, self.ranks, path, background)
 
     def load(self, path: str | os.PathLike[str], save_id: str = "") -> None:
         """Verifies on all ranks, then installs on all. Collective."""
