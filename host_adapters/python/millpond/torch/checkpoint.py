@@ -86,7 +86,10 @@ class Pair:
             dcp.save(weights, checkpoint_id=self._target)
             return None
         if dist.is_available() and dist.is_initialized():
-            started = dcp.async_save(weights, checkpoint_id=self._target)
+            # A group of its own: its collectives run on another thread, beside the training's.
+            started = dcp.async_save(
+                weights, checkpoint_id=self._target, process_group=self._ranks.background_group()
+            )
             return getattr(started, "upload_completion", started)
         copied = _copied(weights)
         pool = ThreadPoolExecutor(1)
