@@ -18,8 +18,8 @@ class File {
  public:
   virtual ~File() = default;
   virtual std::uint64_t size() = 0;
-  virtual void read(std::uint64_t offset,
-                    std::span<std::byte> bytes) = 0;  // all of them, or throws E_CORRUPT
+  // All of them, or throws Error(E_CORRUPT). Several threads may read at once.
+  virtual void read(std::uint64_t offset, std::span<std::byte> bytes) = 0;
   virtual void write(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
   virtual void sync_data() = 0;  // fdatasync
   virtual void sync() = 0;       // fsync

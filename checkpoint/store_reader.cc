@@ -21,32 +21,51 @@ auto& oldest(Entries& entries) {
                            [](const auto& a, const auto& b) { return a.used < b.used; });
 }
 
+std::unique_ptr<File> open_sized(FileSystem& fs, const std::string& path, std::uint64_t bytes) {
+  std::unique_ptr<File> file = fs.open(path);
+  if (const std::uint64_t size = file->size(); size != bytes) {
+    throw Error(MILLPOND_E_CORRUPT, "load",
+                size < bytes ? "the file is cut short" : "the file is longer than it was written")
+        .path(fs.shown(path))
+        .at(std::min(size, bytes))
+        .want(bytes, size)
+        .remedy(kDamaged);
+  }
+  return file;
+}
+
 }  // namespace
 
-StoreReader::StoreReader(FileSystem& fs, const std::string& save_id, const StoreRecord& record)
-    : fs_(fs), directory_(save_id + "/" + record.uid) {
-  const std::string path = directory_ + "/" + kManifestName;
+Manifest read_manifest(FileSystem& fs, const std::string& save_id, const StoreRecord& record) {
+  const std::string path = save_id + "/" + record.uid + "/" + kManifestName;
   if (record.manifest_bytes > kMaxJsonBytes) {
     throw Error(MILLPOND_E_CORRUPT, "load", "the commit names a manifest of an impossible size")
-        .path(fs_.shown(path))
+        .path(fs.shown(path))
         .want(kMaxJsonBytes, record.manifest_bytes);
   }
-  const std::unique_ptr<File> file = open_sized(kManifestName, record.manifest_bytes);
+  const std::unique_ptr<File> file = open_sized(fs, path, record.manifest_bytes);
   std::string text(record.manifest_bytes, '\0');
   file->read(0, std::as_writable_bytes(std::span(text)));
   if (const std::string found = digest(text); found != record.manifest_digest) {
     throw Error(
         MILLPOND_E_CORRUPT, "load",
         "the manifest has the digest " + found + ", COMMIT.json says " + record.manifest_digest)
-        .path(fs_.shown(path))
+        .path(fs.shown(path))
         .at(0)
         .remedy(kDamaged);
   }
-  manifest_ = parse_manifest(text, fs_.shown(path));
-  if (manifest_.uid != record.uid) {
-    throw Error(MILLPOND_E_CORRUPT, "load", "the manifest is of store " + manifest_.uid)
-        .path(fs_.shown(path));
+  Manifest manifest = parse_manifest(text, fs.shown(path));
+  if (manifest.uid != record.uid) {
+    throw Error(MILLPOND_E_CORRUPT, "load", "the manifest is of store " + manifest.uid)
+        .path(fs.shown(path));
   }
+  return manifest;
+}
+
+StoreReader::StoreReader(FileSystem& fs, const std::string& save_id, const StoreRecord& record)
+    : fs_(fs),
+      directory_(save_id + "/" + record.uid),
+      manifest_(read_manifest(fs, save_id, record)) {
   seed_ = uid_seed(manifest_.uid);
   sums_.resize(manifest_.buckets.size());
   for (std::uint32_t b = 0; b < manifest_.buckets.size(); ++b) {
@@ -57,17 +76,7 @@ StoreReader::StoreReader(FileSystem& fs, const std::string& save_id, const Store
 }
 
 std::unique_ptr<File> StoreReader::open_sized(const std::string& name, std::uint64_t bytes) {
-  const std::string path = directory_ + "/" + name;
-  std::unique_ptr<File> file = fs_.open(path);
-  if (const std::uint64_t size = file->size(); size != bytes) {
-    throw Error(MILLPOND_E_CORRUPT, "load",
-                size < bytes ? "the file is cut short" : "the file is longer than it was written")
-        .path(fs_.shown(path))
-        .at(std::min(size, bytes))
-        .want(bytes, size)
-        .remedy(kDamaged);
-  }
-  return file;
+  return checkpoint::open_sized(fs_, directory_ + "/" + name, bytes);
 }
 
 void StoreReader::read_sums(std::uint32_t bucket) {
@@ -98,7 +107,8 @@ bool StoreReader::moments_present(std::uint32_t shard) const {
   return record.flat_begin != record.flat_end && manifest_.buckets[record.bucket].moments_present;
 }
 
-File& StoreReader::bucket_file(std::uint32_t bucket) {
+std::shared_ptr<File> StoreReader::bucket_file(std::uint32_t bucket) {
+  const std::lock_guard lock(files_mutex_);
   const auto found = std::find_if(files_.begin(), files_.end(),
                                   [&](const OpenFile& open) { return open.bucket == bucket; });
   OpenFile& open = found != files_.end() ? *found : oldest(files_);
@@ -107,8 +117,31 @@ File& StoreReader::bucket_file(std::uint32_t bucket) {
     open.file = open_sized(bucket_file_name(bucket), geometry_[bucket].file_bytes);
     open.bucket = bucket;
   }
-  open.used = ++clock_;
-  return *open.file;
+  open.used = ++files_clock_;
+  return open.file;
+}
+
+std::uint64_t StoreReader::block_bytes(std::uint32_t bucket, std::uint32_t segment,
+                                       std::uint64_t block) const {
+  return kernels::block_bytes(manifest_.storage[segment],
+                              elements_of_block(manifest_, bucket, block));
+}
+
+void StoreReader::read_block(std::uint32_t bucket, std::uint32_t segment, std::uint64_t block,
+                             std::span<std::byte> bytes) {
+  const std::uint64_t offset =
+      geometry_[bucket].offset[segment] + block_offset(manifest_, segment, block);
+  bucket_file(bucket)->read(offset, bytes);
+  const std::uint64_t got = block_sum(seed_, bucket, segment, block, bytes.data(), bytes.size());
+  const std::uint64_t wanted = sums_[bucket][geometry_[bucket].first_sum[segment] + block];
+  if (got == wanted) return;
+  throw Error(MILLPOND_E_CORRUPT, "load",
+              "the checksum of block " + std::to_string(block) + " of " + segment_name(segment) +
+                  " (" + std::to_string(bytes.size()) + " bytes) is wrong")
+      .path(fs_.shown(directory_ + "/" + bucket_file_name(bucket)))
+      .at(offset)
+      .want(wanted, got)
+      .remedy(kDamaged);
 }
 
 const StoreReader::CachedBlock& StoreReader::block(std::uint32_t bucket, std::uint32_t segment,
@@ -121,23 +154,8 @@ const StoreReader::CachedBlock& StoreReader::block(std::uint32_t bucket, std::ui
   if (found != cache_.end()) return cached;
 
   cached.bucket = UINT32_MAX;  // until its bytes are known to be right
-  cached.bytes.resize(kernels::block_bytes(manifest_.storage[segment],
-                                           elements_of_block(manifest_, bucket, block)));
-  const std::uint64_t offset =
-      geometry_[bucket].offset[segment] + block_offset(manifest_, segment, block);
-  bucket_file(bucket).read(offset, cached.bytes);
-  const std::uint64_t got =
-      block_sum(seed_, bucket, segment, block, cached.bytes.data(), cached.bytes.size());
-  const std::uint64_t wanted = sums_[bucket][geometry_[bucket].first_sum[segment] + block];
-  if (got != wanted) {
-    throw Error(MILLPOND_E_CORRUPT, "load",
-                "the checksum of block " + std::to_string(block) + " of " + segment_name(segment) +
-                    " (" + std::to_string(cached.bytes.size()) + " bytes) is wrong")
-        .path(fs_.shown(directory_ + "/" + bucket_file_name(bucket)))
-        .at(offset)
-        .want(wanted, got)
-        .remedy(kDamaged);
-  }
+  cached.bytes.resize(block_bytes(bucket, segment, block));
+  read_block(bucket, segment, block, cached.bytes);
   cached.bucket = bucket;
   cached.segment = segment;
   cached.block = block;

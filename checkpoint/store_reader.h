@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,10 @@ struct VerifiedRun {
   kernels::Storage storage = kernels::Storage::kFp32;
 };
 
+// The store's manifest, checked against the commit and by itself. Throws Error(E_CORRUPT,
+// E_MISSING, E_VERSION).
+Manifest read_manifest(FileSystem& fs, const std::string& save_id, const StoreRecord& record);
+
 class StoreReader {
  public:
   // `fs` is borrowed. Memory: sums, and a handful of blocks.
@@ -44,7 +50,12 @@ class StoreReader {
   // runs. `begin` is a multiple of 256. Throws Error(E_CORRUPT) with file, offset, wanted, got.
   void read(std::uint32_t shard, std::uint32_t segment, std::uint64_t begin, std::uint64_t end,
             const std::function<void(const VerifiedRun&)>& run);
-  // Reads and checks one block of a segment that is in the file.
+  // A whole block of a segment that is in the file, into `bytes`, checked. Any thread.
+  std::uint64_t block_bytes(std::uint32_t bucket, std::uint32_t segment, std::uint64_t block) const;
+  void read_block(std::uint32_t bucket, std::uint32_t segment, std::uint64_t block,
+                  std::span<std::byte> bytes);
+  const BucketGeometry& geometry(std::uint32_t bucket) const { return geometry_[bucket]; }
+  // The same with the bytes forgotten. One thread.
   void verify_block(std::uint32_t bucket, std::uint32_t segment, std::uint64_t block);
 
  private:
@@ -54,7 +65,7 @@ class StoreReader {
     std::vector<std::byte> bytes;
   };
   const CachedBlock& block(std::uint32_t bucket, std::uint32_t segment, std::uint64_t block);
-  File& bucket_file(std::uint32_t bucket);
+  std::shared_ptr<File> bucket_file(std::uint32_t bucket);
   std::unique_ptr<File> open_sized(const std::string& name, std::uint64_t bytes);
   void read_sums(std::uint32_t bucket);
 
@@ -70,9 +81,11 @@ class StoreReader {
   struct OpenFile {
     std::uint32_t bucket = UINT32_MAX;
     std::uint64_t used = 0;
-    std::unique_ptr<File> file;
+    std::shared_ptr<File> file;
   };
+  std::mutex files_mutex_;
   std::array<OpenFile, 8> files_;
+  std::uint64_t files_clock_ = 0;
 };
 
 }  // namespace millpond::checkpoint

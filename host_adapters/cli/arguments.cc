@@ -4,13 +4,16 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "host_adapters/cli/files.h"
 #include "host_adapters/cli/quantity.h"
 
 namespace millpond::cli {
 namespace {
 
 constexpr const char* kDescription =
-    "Millpond on this machine: how fast it is (bench), and whether it will work (doctor).";
+    "Millpond on this machine: how fast it is (bench), whether it will work (doctor), and what is "
+    "in\n"
+    "its checkpoints (inspect, verify, reshard, import, export, diff).";
 constexpr const char* kFooter =
     "Examples:\n"
     "  millpond doctor /mnt/nvme/scratch\n"
@@ -19,7 +22,7 @@ constexpr const char* kFooter =
     "\n"
     "Each command has a --help of its own.\n"
     "Exit codes: 0 done; 1 the plugin, a file or the machine failed; 2 wrong command line;\n"
-    "3 doctor: streaming will not work here.";
+    "3 doctor: streaming will not work here; 4 diff: the saves differ.";
 
 constexpr const char* kBenchFooter =
     "One run measures, on this machine and one after another:\n"
@@ -234,6 +237,7 @@ std::optional<Arguments> parse_arguments(int count, char** values, int* exit_cod
   doctor->footer(kDoctorFooter);
   add_doctor(doctor, arguments.doctor);
   add_common(doctor, arguments.doctor);
+  add_files_commands(&app, arguments);
   try {
     app.parse(count, values);
     const std::string wrong = contradiction(arguments.bench);
@@ -242,7 +246,7 @@ std::optional<Arguments> parse_arguments(int count, char** values, int* exit_cod
     *exit_code = app.exit(error) == 0 ? kExitOk : kExitUsage;
     return std::nullopt;
   }
-  arguments.command = doctor->parsed() ? Arguments::Command::kDoctor : Arguments::Command::kBench;
+  if (doctor->parsed()) arguments.command = Arguments::Command::kDoctor;
   return arguments;
 }
 

@@ -15,6 +15,7 @@ enum ExitCode : int {
   kExitFailed = 1,      // the plugin, a file or the machine failed
   kExitUsage = 2,       // wrong command line
   kExitUnsuitable = 3,  // doctor: streaming will not work here
+  kExitDiffers = 4,     // diff: the saves differ
 };
 
 // What every command has.
@@ -57,8 +58,19 @@ struct DoctorArguments : CommonArguments {
   bool measure = true;
 };
 
+// inspect, verify, reshard, import, export, diff.
+struct FilesArguments : CommonArguments {
+  std::string name;  // of the command
+  std::string path, save_id;
+  std::string other, other_save_id;
+  std::string to;
+  std::string layout;  // a file
+  std::uint32_t world_size = 0;
+};
+
 struct Arguments {
-  enum class Command : std::uint8_t { kBench, kDoctor } command = Command::kBench;
+  enum class Command : std::uint8_t { kBench, kDoctor, kFiles } command = Command::kBench;
+  FilesArguments files;
   BenchArguments bench;
   DoctorArguments doctor;
 };

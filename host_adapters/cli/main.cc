@@ -9,6 +9,7 @@
 #include "host_adapters/cli/bench.h"
 #include "host_adapters/cli/bench_report.h"
 #include "host_adapters/cli/doctor.h"
+#include "host_adapters/cli/files.h"
 #include "host_adapters/cli/progress.h"
 #include "millpond/error.hpp"
 
@@ -36,6 +37,11 @@ int run(const Arguments& arguments, Progress& progress) {
     print(diagnosis.table, diagnosis.json, arguments.doctor.json);
     return diagnosis.will_work ? kExitOk : kExitUnsuitable;
   }
+  if (arguments.command == Arguments::Command::kFiles) {
+    const FilesAnswer answer = run_files(arguments.files, progress);
+    print(answer.table, answer.json, arguments.files.json);
+    return answer.equal ? kExitOk : kExitDiffers;
+  }
   const BenchResult result = run_bench(arguments.bench, progress);
   print(bench_table(arguments.bench, result), bench_json(arguments.bench, result),
         arguments.bench.json);
@@ -51,8 +57,8 @@ int main(int count, char** values) {
     int exit_code = kExitOk;
     const std::optional<Arguments> arguments = parse_arguments(count, values, &exit_code);
     if (!arguments) return exit_code;
-    const bool doctor = arguments->command == Arguments::Command::kDoctor;
-    Progress progress(doctor ? arguments->doctor.quiet : arguments->bench.quiet);
+    // Only the command that was given can have set it.
+    Progress progress(arguments->doctor.quiet || arguments->bench.quiet || arguments->files.quiet);
     try {
       return run(*arguments, progress);
     } catch (const std::exception& error) {

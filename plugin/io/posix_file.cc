@@ -55,17 +55,16 @@ void PosixFile::read(std::uint64_t offset, std::span<std::byte> bytes) {
           .at(offset)
           .want(bytes.size(), done);
     }
-    drop_read(offset + done, offset + done + static_cast<std::uint64_t>(n));
+    drop_read(static_cast<std::uint64_t>(n));
     done += static_cast<std::uint64_t>(n);
   }
 }
 
-void PosixFile::drop_read(std::uint64_t offset, std::uint64_t end) {
-  if (offset != read_.end) read_ = {offset / kPage * kPage, offset};
-  read_.end = end;
-  if (read_.end - read_.begin < kStep) return;
-  drop(fd_.get(), read_.begin, read_.end);
-  read_.begin = read_.end / kPage * kPage;
+// Whatever is clean goes, also what was read ahead and not used yet: little, once in many MiB.
+void PosixFile::drop_read(std::uint64_t bytes) {
+  if (read_.fetch_add(bytes) + bytes < kStep) return;
+  read_ = 0;
+  ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED);
 }
 
 void PosixFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {

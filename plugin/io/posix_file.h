@@ -2,6 +2,7 @@
 #ifndef MILLPOND_PLUGIN_IO_POSIX_FILE_H_
 #define MILLPOND_PLUGIN_IO_POSIX_FILE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,7 +15,7 @@ namespace millpond::plugin {
 
 // Buffered, because its transfers may start anywhere; what passes through leaves the page cache
 // again in steps of a few MiB, so that a save or load of any size does not push out the host's
-// memory. One thread at a time.
+// memory. One thread at a time but for read().
 class PosixFile final : public checkpoint::File {
  public:
   PosixFile(Fd fd, std::string path_for_messages);
@@ -26,7 +27,7 @@ class PosixFile final : public checkpoint::File {
   void sync() override;
 
  private:
-  void drop_read(std::uint64_t offset, std::uint64_t end);
+  void drop_read(std::uint64_t bytes);
   void push_written(std::uint64_t offset, std::uint64_t end);
   void wait_written();
   // The kernel tells a failed write-back once per descriptor: it is kept, so that every later
@@ -40,9 +41,9 @@ class PosixFile final : public checkpoint::File {
   };
   Fd fd_;
   std::string path_;
-  Range read_;        // read and still in the page cache
-  Range written_;     // written, its write-back not started
-  Range on_its_way_;  // write-back started, not waited for
+  std::atomic<std::uint64_t> read_{0};  // bytes, since the page cache was last told to forget them
+  Range written_;                       // written, its write-back not started
+  Range on_its_way_;                    // write-back started, not waited for
   int failed_ = 0;
 };
 

@@ -3,6 +3,7 @@
 #include "checkpoint/saves.h"
 #include "plugin/io/posix_file_system.h"
 #include "plugin/store/binding.h"
+#include "plugin/store/mismatch.h"
 #include "plugin/store/restore.h"
 #include "plugin/store/runtime.h"
 
@@ -16,49 +17,17 @@ std::string text_of(const millpond_str& text) {
   return text.len == 0 ? std::string() : std::string(text.ptr, text.len);
 }
 
-const checkpoint::StoreRecord& find_store(const checkpoint::FileSystem& fs,
-                                          const checkpoint::Commit& commit,
-                                          const std::string& uid) {
-  if (const checkpoint::StoreRecord* record = commit.find(uid)) return *record;
-  std::string names;
-  for (const checkpoint::StoreRecord& store : commit.stores) {
-    if (names.size() > 200) {
-      names += ", ...";
-      break;
-    }
-    names += (names.empty() ? "" : ", ") + store.uid;
+// The formats that were converted, for the log.
+std::string converted(const ShardSources& sources, const StagedLoad& load) {
+  std::string text;
+  const auto& now = load.streamed->plan().options.storage;
+  for (std::uint32_t s = 0; s < kSegments && !sources.stores().empty(); ++s) {
+    const kernels::Storage was = sources.stores().front()->manifest().storage[s];
+    if (was == now[s]) continue;
+    text += std::string(", ") + checkpoint::segment_name(s) + " converted from " +
+            kernels::storage_name(was) + " to " + kernels::storage_name(now[s]);
   }
-  throw Error(MILLPOND_E_MISSING, "load",
-              "the checkpoint has no store " + uid + "; it has " +
-                  (names.empty() ? "none" : names) + " (world size " +
-                  std::to_string(commit.world_size) + ")")
-      .path(fs.shown(commit.save_id + "/" + checkpoint::kCommitName))
-      .remedy("Load with the number of ranks and stores that saved");
-}
-
-// The counters by live shard; equal within a group where the live family counts per group.
-std::vector<std::uint64_t> counters(const checkpoint::Manifest& manifest, const Profile& live,
-                                    const std::vector<std::uint32_t>& source,
-                                    const std::string& path) {
-  std::vector<std::uint64_t> steps(source.size());
-  for (std::size_t i = 0; i < source.size(); ++i) steps[i] = manifest.shards[source[i]].step;
-  for (const Group& group : live.groups) {
-    if (!group.counter_per_group) continue;
-    std::size_t first = steps.size();
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      if (live.shards[i].group_id != group.id) continue;
-      if (first == steps.size()) first = i;
-      if (steps[i] == steps[first]) continue;
-      throw Error(MILLPOND_E_MISMATCH, "load",
-                  "the group \"" + group.key + "\" has one step counter, but " +
-                      live.shards[first].key + " and " + live.shards[i].key +
-                      " have different ones in the checkpoint")
-          .path(path)
-          .field(live.shards[i].key)
-          .want(steps[first], steps[i]);
-    }
-  }
-  return steps;
+  return text;
 }
 
 // Tells the host how far the work is and lets it cancel.
@@ -118,18 +87,19 @@ std::unique_ptr<StreamedState> Loading::finish() {
 StagedLoad Loading::from_checkpoint(checkpoint::FileSystem& fs, const std::string& save_id,
                                     bool convert) {
   const checkpoint::Commit commit = checkpoint::find_save(fs, save_id);
-  checkpoint::StoreReader reader(fs, commit.save_id, find_store(fs, commit, store_.uid()));
-  const std::string path = fs.shown(reader.directory() + "/" + checkpoint::kManifestName);
   const Profile& live = store_.held()->profile;
-  const std::vector<std::uint32_t> source = match_checkpoint(reader.manifest(), live, path);
-  check_storage(reader.manifest(), store_.streamed()->plan().options, convert, path);
+  const ShardSources sources(fs, commit, store_.uid(), live);
+  for (const auto& reader : sources.stores()) {
+    check_storage(reader->manifest(), store_.streamed()->plan().options, convert,
+                  fs.shown(reader->directory() + "/" + checkpoint::kManifestName));
+  }
   StagedLoad load;
   load.save_id = commit.save_id;
-  load.steps = counters(reader.manifest(), live, source, path);
-  load.completed = reader.manifest().step;
+  load.steps = sources.counters(live);
+  load.completed = sources.completed();
 
   make_state();
-  Restorer restorer(reader, source);
+  Restorer restorer(sources);
   const Plan& plan = fresh_->plan();
   std::vector<std::uint32_t> tiles;
   for (std::uint32_t t = 0; t < plan.tiles.size(); ++t) {
@@ -142,6 +112,11 @@ StagedLoad Loading::from_checkpoint(checkpoint::FileSystem& fs, const std::strin
   CallOnTile work([&](TileView& tile) { restorer.fill(tile); });
   visit(tiles, work);
   load.streamed = finish();
+  runtime_.host().log(
+      MILLPOND_LOG_INFO,
+      "store " + store_.uid() + ": read " + std::to_string(restorer.bytes_read()) + " bytes of " +
+          std::to_string(sources.stores().size()) + " store(s) of save " + commit.save_id +
+          (sources.resharded() ? ", cut anew for this rank" : "") + converted(sources, load));
   return load;
 }
 

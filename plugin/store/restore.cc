@@ -1,128 +1,25 @@
 #include "plugin/store/restore.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <cstring>
+#include <tuple>
+#include <utility>
 
-#include "millpond/error.hpp"
-#include "millpond/host.h"
 #include "plugin/device/stored_run.h"
 #include "plugin/store/carry.h"
-#include "plugin/store/tile_reader.h"
 
 namespace millpond::plugin {
-namespace {
 
-std::string list(const std::vector<std::uint64_t>& numbers) {
-  std::string text = "[";
-  for (const std::uint64_t number : numbers) {
-    if (text.size() > 1) text += ", ";
-    text += std::to_string(number);
-  }
-  return text + "]";
-}
-
-std::string range(std::uint64_t begin, std::uint64_t end) {
-  return std::to_string(begin) + ".." + std::to_string(end);
-}
-
-ShardKind kind_of(const checkpoint::ShardRecord& record) {
-  return record.moments_only ? ShardKind::kMomentsOnly : ShardKind::kMainAndMoments;
-}
-
-// The shards of a manifest as a profile has them.
-Profile shards_of(const checkpoint::Manifest& manifest) {
-  Profile profile;
-  for (const checkpoint::ShardRecord& record : manifest.shards) {
-    Shard shard;
-    shard.key = record.key;
-    shard.global_shape = record.global_shape;
-    shard.box_offset = record.box_offset;
-    shard.box_shape = record.box_shape;
-    shard.flat_begin = record.flat_begin;
-    shard.flat_end = record.flat_end;
-    shard.kind = kind_of(record);
-    profile.shards.push_back(std::move(shard));
-  }
-  return profile;
-}
-
-// What differs between a live shard and the checkpoint's shard of the same key.
-std::string difference(const checkpoint::ShardRecord& saved, const Shard& live) {
-  const auto differ = [](const char* what, const std::string& a, const std::string& b) {
-    return std::string("its ") + what + " is " + a + " in the checkpoint and " + b +
-           " in the store";
-  };
-  if (saved.global_shape != live.global_shape) {
-    return differ("global shape", list(saved.global_shape), list(live.global_shape));
-  }
-  if (saved.box_offset != live.box_offset || saved.box_shape != live.box_shape) {
-    return differ("local box", list(saved.box_offset) + "+" + list(saved.box_shape),
-                  list(live.box_offset) + "+" + list(live.box_shape));
-  }
-  if (saved.flat_begin != live.flat_begin || saved.flat_end != live.flat_end) {
-    return differ("flat range", range(saved.flat_begin, saved.flat_end),
-                  range(live.flat_begin, live.flat_end));
-  }
-  return kind_of(saved) == ShardKind::kMomentsOnly
-             ? "it is its own main in the checkpoint and has a separate one in the store"
-             : "it has a separate main in the checkpoint and is its own in the store";
-}
-
-}  // namespace
-
-std::vector<std::uint32_t> match_checkpoint(const checkpoint::Manifest& manifest,
-                                            const Profile& live, const std::string& path) {
-  std::vector<std::uint32_t> source = match_shards(shards_of(manifest), live);
-  std::unordered_map<std::string, const checkpoint::ShardRecord*> by_key;
-  for (const checkpoint::ShardRecord& record : manifest.shards) by_key[record.key] = &record;
-  std::vector<std::uint8_t> used(manifest.shards.size());
-  for (std::size_t i = 0; i < source.size(); ++i) {
-    const Shard& shard = live.shards[i];
-    if (source[i] != kFresh) {
-      used[source[i]] = 1;
-      continue;
-    }
-    const auto saved = by_key.find(shard.key);
-    if (saved == by_key.end()) {
-      throw Error(MILLPOND_E_MISSING, "load", "the parameter is not in the checkpoint")
-          .path(path)
-          .field(shard.key);
-    }
-    throw Error(MILLPOND_E_MISMATCH, "load", difference(*saved->second, shard))
-        .path(path)
-        .field(shard.key);
-  }
-  for (std::size_t i = 0; i < used.size(); ++i) {
-    if (used[i] != 0) continue;
-    const checkpoint::ShardRecord& extra = manifest.shards[i];
-    throw Error(MILLPOND_E_MISMATCH, "load",
-                "the checkpoint has elements " + range(extra.flat_begin, extra.flat_end) +
-                    " of the parameter, the store does not")
-        .path(path)
-        .field(extra.key);
-  }
-  return source;
-}
-
-void check_storage(const checkpoint::Manifest& manifest, const LayoutOptions& live, bool convert,
-                   const std::string& path) {
-  for (std::uint32_t s = 0; s < kSegments; ++s) {
-    if (manifest.storage[s] == live.storage[s] || convert) continue;
-    throw Error(MILLPOND_E_MISMATCH, "load",
-                std::string(checkpoint::segment_name(s)) + " is stored as " +
-                    kernels::storage_name(manifest.storage[s]) + " in the checkpoint and as " +
-                    kernels::storage_name(live.storage[s]) + " in the store")
-        .path(path)
-        .remedy(
-            "Set the option \"moments\" as it was, or ask for the conversion "
-            "(MILLPOND_IO_CONVERT)");
-  }
-}
+Restorer::Restorer(const ShardSources& sources) : sources_(sources), readers_(kReaders) {}
 
 bool Restorer::brings_moments(const Plan& plan, const Tile& tile) const {
   const auto pieces = plan.pieces_of(tile);
   return std::any_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
-    return piece.count != 0 && reader_.moments_present(source_[piece.shard]);
+    const auto& sources = sources_.of(piece.shard);
+    return piece.count != 0 &&
+           std::any_of(sources.begin(), sources.end(), [&](const ShardSource& source) {
+             return sources_.store(source).moments_present(source.shard);
+           });
   });
 }
 
@@ -131,39 +28,164 @@ void Restorer::fill(TileView& tile) {
     zero_moments(tile);
     tile.moments_present = true;
   }
-  for (const Piece& piece : tile.plan->pieces_of(*tile.tile)) {
-    if (piece.count == 0) continue;
-    if (tile.tile->bytes[MILLPOND_SEGMENT_MAIN] != 0) copy(tile, piece, MILLPOND_SEGMENT_MAIN);
-    if (!reader_.moments_present(source_[piece.shard])) continue;
-    copy(tile, piece, MILLPOND_SEGMENT_EXP_AVG);
-    copy(tile, piece, MILLPOND_SEGMENT_EXP_AVG_SQ);
+  for (std::uint32_t s = 0; s < kSegments; ++s) {
+    if (tile.tile->bytes[s] == 0 || (s != MILLPOND_SEGMENT_MAIN && !tile.moments_present)) continue;
+    fill_segment(tile, s);
   }
   tile.dirty = true;
 }
 
-void Restorer::copy(const TileView& tile, const Piece& piece, std::uint32_t segment) {
-  reader_.read(source_[piece.shard], segment, piece.shard_begin, piece.shard_begin + piece.count,
-               [&](const checkpoint::VerifiedRun& run) {
-                 put(tile, segment, piece.tile_begin + (run.begin - piece.shard_begin), run);
-               });
+void Restorer::fill_segment(TileView& tile, std::uint32_t segment) {
+  copies_.clear();
+  groups_.clear();
+  const auto pieces = tile.plan->pieces_of(*tile.tile);
+  for (const Piece& piece : pieces) {
+    if (piece.count != 0) list_piece(tile, piece, segment);
+  }
+  const auto block_of = [](const Copy& copy) {
+    return std::make_tuple(copy.store, copy.bucket, copy.block);
+  };
+  std::stable_sort(copies_.begin(), copies_.end(),
+                   [&](const Copy& a, const Copy& b) { return block_of(a) < block_of(b); });
+  for (std::size_t i = 0; i < copies_.size(); ++i) {
+    if (i == 0 || block_of(copies_[i]) != block_of(copies_[i - 1])) groups_.push_back(i);
+  }
+  const bool through_fp32 = std::any_of(copies_.begin(), copies_.end(),
+                                        [](const Copy& copy) { return copy.through_fp32; });
+  if (through_fp32) values_.assign(tile.tile->elements, 0.0F);
+  readers_.run(groups_.size(), [&](std::uint64_t i) {
+    const std::size_t last = i + 1 < groups_.size() ? groups_[i + 1] : copies_.size();
+    try {
+      read_block(tile, segment, groups_[i], last);
+    } catch (const Error& error) {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = error;
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = Error(MILLPOND_E_INTERNAL, "load", error.what());
+    }
+  });
+  if (failure_) throw Error(*failure_);
+  if (!through_fp32) return;
+  for (const Piece& piece : pieces) {
+    if (piece.count != 0) encode_piece(tile, piece, segment);
+  }
 }
 
-void Restorer::put(const TileView& tile, std::uint32_t segment, std::uint64_t element,
-                   const checkpoint::VerifiedRun& run) {
-  const std::uint64_t block = tile.plan->options.block_elements;
-  for (std::uint64_t done = 0; done < run.count;) {
-    const kernels::StoredRun to = stored_run(tile, segment, element + done);
-    // decode only reads.
-    const kernels::StoredRun from{const_cast<std::byte*>(run.block), run.block_elements,
-                                  run.first + done, run.storage};
-    std::uint64_t count = std::min(run.count - done, block - to.first);
-    if (from.storage != to.storage) {
-      count = std::min(count, kChunk);
-      kernels::decode(from, values_.data(), count);
-      kernels::encode(values_.data(), to, count, segment == MILLPOND_SEGMENT_EXP_AVG_SQ);
-    } else {
-      kernels::copy_stored(from, to, count);
+void Restorer::list_piece(const TileView& tile, const Piece& piece, std::uint32_t segment) {
+  const std::size_t begin = copies_.size();
+  const kernels::Storage to = tile.plan->options.storage[segment];
+  bool through_fp32 = false;
+  for (const ShardSource& source : sources_.of(piece.shard)) {
+    checkpoint::StoreReader& store = sources_.store(source);
+    const checkpoint::Manifest& manifest = store.manifest();
+    if (segment != MILLPOND_SEGMENT_MAIN && !store.moments_present(source.shard)) continue;
+    const checkpoint::ShardRecord& record = manifest.shards[source.shard];
+    const kernels::Storage from = manifest.storage[segment];
+    checkpoint::for_each_common_run(
+        sources_.part(piece.shard), source.part, piece.shard_begin, piece.shard_begin + piece.count,
+        [&](const checkpoint::CommonRun& run) {
+          for (std::uint64_t done = 0; done < run.count;) {
+            const std::uint64_t element = record.offset + run.b + done;
+            Copy copy{source.store,
+                      record.bucket,
+                      element / manifest.block_elements,
+                      element % manifest.block_elements,
+                      piece.tile_begin + (run.a - piece.shard_begin) + done,
+                      0,
+                      false};
+            copy.count = std::min(run.count - done, manifest.block_elements - copy.from);
+            // A group keeps its scale where it comes whole, or with the end of both shards.
+            const bool at_end = done + copy.count == run.count &&
+                                run.a + run.count == sources_.part(piece.shard).numel() &&
+                                run.b + run.count == source.part.numel();
+            const bool whole = copy.from % kernels::kGroupElements == 0 &&
+                               copy.to % kernels::kGroupElements == 0 &&
+                               (copy.count % kernels::kGroupElements == 0 || at_end);
+            if (from != to || (kernels::is_scaled(to) && !whole)) through_fp32 = true;
+            copies_.push_back(copy);
+            done += copy.count;
+          }
+        });
+  }
+  for (std::size_t i = begin; i < copies_.size(); ++i) copies_[i].through_fp32 = through_fp32;
+}
+
+void Restorer::read_block(const TileView& tile, std::uint32_t segment, std::size_t first,
+                          std::size_t last) {
+  const Copy& what = copies_[first];
+  checkpoint::StoreReader& store = *sources_.stores()[what.store];
+  std::vector<std::byte> buffer;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    if (!buffers_.empty()) {
+      buffer = std::move(buffers_.back());
+      buffers_.pop_back();
     }
+  }
+  const std::uint64_t bytes = store.block_bytes(what.bucket, segment, what.block);
+  if (buffer.size() < bytes) buffer.resize(bytes);
+  store.read_block(what.bucket, segment, what.block, {buffer.data(), bytes});
+  bytes_read_ += bytes;
+  const std::uint64_t elements =
+      checkpoint::elements_of_block(store.manifest(), what.bucket, what.block);
+  for (std::size_t i = first; i < last; ++i) {
+    copy(tile, segment, copies_[i], buffer.data(), elements);
+  }
+  const std::lock_guard lock(mutex_);
+  buffers_.push_back(std::move(buffer));
+}
+
+void Restorer::copy(const TileView& tile, std::uint32_t segment, const Copy& what,
+                    const std::byte* block, std::uint64_t block_elements) {
+  const kernels::Storage from = sources_.stores()[what.store]->manifest().storage[segment];
+  // decode and copy_stored only read.
+  const kernels::StoredRun source{const_cast<std::byte*>(block), block_elements, what.from, from};
+  if (what.through_fp32) {
+    const std::uint64_t lead = what.from % kernels::kGroupElements;
+    if (!kernels::is_scaled(from) || lead == 0) {
+      kernels::decode(source, values_.data() + what.to, what.count);
+      return;
+    }
+    kernels::StoredRun group = source;
+    group.first -= lead;
+    std::vector<float> values(lead + what.count);
+    kernels::decode(group, values.data(), values.size());
+    std::memcpy(values_.data() + what.to, values.data() + lead, what.count * sizeof(float));
+    return;
+  }
+  const std::uint64_t in_block = tile.plan->options.block_elements;
+  const std::uint64_t item = kernels::item_bytes(from);
+  for (std::uint64_t done = 0; done < what.count;) {
+    const std::uint64_t element = what.to + done;
+    const std::uint64_t aligned = element / kernels::kGroupElements * kernels::kGroupElements;
+    kernels::StoredRun to = stored_run(tile, segment, aligned);
+    const std::uint64_t first = to.first + (element - aligned);
+    const std::uint64_t count = std::min(what.count - done, in_block - first);
+    if (kernels::is_scaled(from)) {
+      kernels::StoredRun part = source;
+      part.first += done;
+      kernels::copy_stored(part, to, count);
+    } else {
+      std::memcpy(to.block + first * item, block + (what.from + done) * item, count * item);
+    }
+    done += count;
+  }
+}
+
+void Restorer::encode_piece(const TileView& tile, const Piece& piece, std::uint32_t segment) {
+  const auto of_piece = [&](const Copy& copy) {
+    return copy.through_fp32 && copy.to >= piece.tile_begin &&
+           copy.to < piece.tile_begin + piece.count;
+  };
+  if (std::none_of(copies_.begin(), copies_.end(), of_piece)) return;
+  const std::uint64_t in_block = tile.plan->options.block_elements;
+  for (std::uint64_t done = 0; done < piece.count;) {
+    const kernels::StoredRun to = stored_run(tile, segment, piece.tile_begin + done);
+    const std::uint64_t count = std::min(piece.count - done, in_block - to.first);
+    kernels::encode(values_.data() + piece.tile_begin + done, to, count,
+                    segment == MILLPOND_SEGMENT_EXP_AVG_SQ);
     done += count;
   }
 }

@@ -1,47 +1,61 @@
-// A checkpoint's store against the live one: which shard is which, and the bytes' way into tiles.
+// The bytes' way from a checkpoint into the tiles of a new state.
 #ifndef MILLPOND_PLUGIN_STORE_RESTORE_H_
 #define MILLPOND_PLUGIN_STORE_RESTORE_H_
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <string>
+#include <mutex>
+#include <optional>
 #include <vector>
 
-#include "checkpoint/store_reader.h"
-#include "plugin/guard/profile.h"
+#include "millpond/error.hpp"
+#include "plugin/core/thread_pool.h"
 #include "plugin/pipeline/pipeline.h"
+#include "plugin/store/shard_sources.h"
 
 namespace millpond::plugin {
 
-// For every live shard the index of the same shard in the manifest: by identity (key, global shape,
-// box, flat range, kind), whatever position, group or bucket. Throws Error(E_MISSING, E_MISMATCH)
-// naming the first parameter that is missing, has another shape, range or kind, or is too many.
-std::vector<std::uint32_t> match_checkpoint(const checkpoint::Manifest& manifest,
-                                            const Profile& live, const std::string& path);
-
-// Throws Error(E_MISMATCH) unless the formats are the same or `convert` is set.
-void check_storage(const checkpoint::Manifest& manifest, const LayoutOptions& live, bool convert,
-                   const std::string& path);
-
-// Fills tiles of a new state (Access::kOverwrite) from verified blocks.
+// Fills tiles of a new state (Access::kOverwrite) from verified blocks, several of which are read
+// at once. Elements whose format and whose place in their group of 256 stay the same are copied as
+// they are; others go through fp32, which changes nothing where neither format is scaled.
+// Memory: a block for each reader, and 12 bytes for each element of a tile.
 class Restorer {
  public:
-  // `source` is match_checkpoint's answer. All are borrowed.
-  Restorer(checkpoint::StoreReader& reader, const std::vector<std::uint32_t>& source)
-      : reader_(reader), source_(source), values_(kChunk) {}
+  explicit Restorer(const ShardSources& sources);  // borrowed
 
   bool brings_moments(const Plan& plan, const Tile& tile) const;
   void fill(TileView& tile);
+  std::uint64_t bytes_read() const { return bytes_read_; }
 
  private:
-  static constexpr std::uint64_t kChunk = 4096;  // elements converted at a time
+  static constexpr std::uint32_t kReaders = 8;
+  // Elements of one block of the checkpoint, and where they go.
+  struct Copy {
+    std::uint32_t store = 0, bucket = 0;
+    std::uint64_t block = 0;
+    std::uint64_t from = 0;  // element of the block
+    std::uint64_t to = 0;    // element of the tile
+    std::uint64_t count = 0;
+    bool through_fp32 = false;
+  };
 
-  void copy(const TileView& tile, const Piece& piece, std::uint32_t segment);
-  void put(const TileView& tile, std::uint32_t segment, std::uint64_t element,
-           const checkpoint::VerifiedRun& run);
+  void fill_segment(TileView& tile, std::uint32_t segment);
+  void list_piece(const TileView& tile, const Piece& piece, std::uint32_t segment);
+  void encode_piece(const TileView& tile, const Piece& piece, std::uint32_t segment);
+  void read_block(const TileView& tile, std::uint32_t segment, std::size_t first, std::size_t last);
+  void copy(const TileView& tile, std::uint32_t segment, const Copy& what, const std::byte* block,
+            std::uint64_t block_elements);
 
-  checkpoint::StoreReader& reader_;
-  const std::vector<std::uint32_t>& source_;
-  std::vector<float> values_;
+  const ShardSources& sources_;
+  ThreadPool readers_;
+  std::vector<Copy> copies_;         // of the segment at hand
+  std::vector<std::size_t> groups_;  // where the copies of each block begin
+  std::vector<float> values_;        // of the tile's segment, where copies go through fp32
+  std::mutex mutex_;
+  std::vector<std::vector<std::byte>> buffers_;  // not in use
+  std::optional<Error> failure_;
+  std::atomic<std::uint64_t> bytes_read_{0};
 };
 
 }  // namespace millpond::plugin

@@ -18,7 +18,7 @@ std::string text_of(const millpond_str& text) {
   return text.len == 0 ? std::string() : std::string(text.ptr, text.len);
 }
 
-bool any_moments(const StreamedState& state, const Bucket& bucket) {
+bool has_moments(const StreamedState& state, const Bucket& bucket) {
   for (std::uint32_t t = bucket.first_tile; t < bucket.first_tile + bucket.tiles; ++t) {
     if (state.moments_present(t)) return true;
   }
@@ -27,27 +27,29 @@ bool any_moments(const StreamedState& state, const Bucket& bucket) {
 
 }  // namespace
 
-checkpoint::Manifest describe(const HeldState& held, const std::string& uid) {
-  const Plan& plan = held.streamed->plan();
+checkpoint::Manifest describe(const Profile& profile, const Plan& plan,
+                              const std::vector<std::uint64_t>& steps, std::uint64_t completed,
+                              const std::string& uid,
+                              const std::function<bool(const Bucket&)>& moments) {
   checkpoint::Manifest manifest;
   manifest.writer = checkpoint::writer_name();
   manifest.uid = uid;
-  manifest.step = held.completed;
+  manifest.step = completed;
   manifest.block_elements = plan.options.block_elements;
   manifest.storage = plan.options.storage;
-  for (const Group& group : held.profile.groups) manifest.groups.push_back({group.id, group.key});
-  for (const Axis& axis : held.profile.topology) {
+  for (const Group& group : profile.groups) manifest.groups.push_back({group.id, group.key});
+  for (const Axis& axis : profile.topology) {
     manifest.topology.push_back({axis.name, axis.rank, axis.size});
   }
   for (const Bucket& bucket : plan.buckets) {
     checkpoint::BucketRecord record;
     record.elements = bucket.elements;
     record.moments_only = bucket.moments_only;
-    record.moments_present = any_moments(*held.streamed, bucket);
+    record.moments_present = moments(bucket);
     manifest.buckets.push_back(std::move(record));
   }
-  for (std::size_t i = 0; i < held.profile.shards.size(); ++i) {
-    const Shard& shard = held.profile.shards[i];
+  for (std::size_t i = 0; i < profile.shards.size(); ++i) {
+    const Shard& shard = profile.shards[i];
     checkpoint::ShardRecord record;
     record.key = shard.key;
     record.global_shape = shard.global_shape;
@@ -61,7 +63,7 @@ checkpoint::Manifest describe(const HeldState& held, const std::string& uid) {
     }
     record.group_id = shard.group_id;
     record.moments_only = shard.kind == ShardKind::kMomentsOnly;
-    record.step = held.steps[i];
+    record.step = steps[i];
     manifest.shards.push_back(std::move(record));
   }
   return manifest;
@@ -135,7 +137,8 @@ void Store::start_save(const std::string& path, const std::string& id,
     SaveOrder order;
     order.path = path;
     order.save_id = id;
-    order.manifest = describe(*held_, uid_);
+    order.manifest = describe(held_->profile, state.plan(), held_->steps, held_->completed, uid_,
+                              [&](const Bucket& bucket) { return has_moments(state, bucket); });
     order.bytes_per_s = runtime_.options().save_bytes_per_s;
     order.sequence = sequence;
     runtime_.retire_idle(state);

@@ -4,14 +4,16 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/manifest.h"
 #include "millpond/checkpoint.h"
+#include "plugin/guard/profile.h"
+#include "plugin/layout/plan.h"
 
 namespace millpond::plugin {
-
-struct HeldState;
 
 // The newest save of a store. Written by its job, read by checkpoint/1's poll from any thread.
 struct SaveProgress {
@@ -28,8 +30,12 @@ struct WrittenStore {
   std::string manifest_digest;
 };
 
-// Everything that the manifest says of a store but sizes of files and digests.
-checkpoint::Manifest describe(const HeldState& held, const std::string& uid);
+// Everything that a manifest says but sizes of files and digests. `moments`: whether any of a
+// bucket's tiles has moments.
+checkpoint::Manifest describe(const Profile& profile, const Plan& plan,
+                              const std::vector<std::uint64_t>& steps, std::uint64_t completed,
+                              const std::string& uid,
+                              const std::function<bool(const Bucket&)>& moments);
 
 }  // namespace millpond::plugin
 

@@ -1,9 +1,9 @@
 // B35: a save killed anywhere. The save is tried with a crash at every call of the file system, and
 // after each crash with everything lost that was not synced, in several ways.
 //
-// Seen to go red: without the bucket's sync_data, without the sums' sync, without the fsync of
-// manifest and COMMIT.json, without sync_directory of the store or of the save id, with the older
-// save removed before the commit.
+// Seen to go red: without the bucket's sync_data, without the sync of a linked bucket, without the
+// sums' sync, without the fsync of manifest and COMMIT.json, without sync_directory of the store or
+// of the save id, with the older save removed before the commit.
 #include <gtest/gtest.h>
 
 #include "checkpoint/saves.h"

@@ -129,6 +129,18 @@ std::unique_ptr<File> MemoryFileSystem::create(const std::string& path,
   return std::make_unique<MemoryFile>(this, node, path, true);
 }
 
+std::unique_ptr<File> MemoryFileSystem::take_in(const std::string& path, int descriptor) {
+  call("take_in " + path);
+  const auto offered = offered_.find(descriptor);
+  if (offered == offered_.end()) return nullptr;
+  std::string name;
+  const auto parent = parent_of(path, &name);
+  auto node = std::make_shared<Node>();
+  node->bytes = offered->second;
+  parent->names[name] = node;
+  return std::make_unique<MemoryFile>(this, node, path, true);
+}
+
 std::unique_ptr<File> MemoryFileSystem::open(const std::string& path) {
   call("open " + path);
   const auto node = find(path);

@@ -34,9 +34,13 @@ class MemoryFileSystem final : public FileSystem {
   void make_directories(const std::string& path) override;
   std::unique_ptr<File> create(const std::string& path, std::uint64_t reserve_bytes) override;
   std::unique_ptr<File> open(const std::string& path) override;
+  std::unique_ptr<File> take_in(const std::string& path, int descriptor) override;
   void rename(const std::string& from, const std::string& to) override;
   void sync_directory(const std::string& directory) override;
   void remove_tree(const std::string& path) override;
+
+  // A file outside, of which nothing is durable yet, that take_in can link; as linkat does.
+  void offer(int descriptor, std::string bytes) { offered_[descriptor] = std::move(bytes); }
 
   // Before the call with this number (from 0) is done.
   void crash_at(std::uint64_t call) { crash_at_ = call; }
@@ -65,6 +69,7 @@ class MemoryFileSystem final : public FileSystem {
   std::shared_ptr<Node> parent_of(const std::string& path, std::string* name) const;
 
   std::shared_ptr<Node> root_;
+  std::map<int, std::string> offered_;
   std::uint64_t calls_ = 0;
   std::uint64_t crash_at_ = UINT64_MAX;
   std::function<void(std::uint64_t, const std::string&)> hook_;

@@ -2,59 +2,16 @@
 // stand for two nodes). The commit counts on all of them or on none.
 #include <gtest/gtest.h>
 
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
 #include <thread>
 
+#include "tests/checkpoint/meeting.h"
 #include "tests/checkpoint/saved_training.h"
 
 namespace millpond::tests {
 namespace {
 
 constexpr std::uint32_t kRanks = 4;
-
-// An allgather among threads. The chosen round fails on the chosen rank, after the others have it.
-class Meeting {
- public:
-  bool gather(std::uint32_t rank, const void* send, void* receive, std::uint64_t bytes) {
-    std::unique_lock lock(mutex_);
-    const std::uint64_t round = round_;
-    board_.resize(kRanks * bytes);
-    std::memcpy(board_.data() + rank * bytes, send, bytes);
-    if (++arrived_ == kRanks) {
-      last_ = std::move(board_);
-      board_.clear();
-      arrived_ = 0;
-      ++round_;
-      changed_.notify_all();
-    } else {
-      changed_.wait(lock, [&] { return round_ != round; });
-    }
-    std::memcpy(receive, last_.data(), kRanks * bytes);
-    return round != fail_round || rank != fail_rank;
-  }
-  std::uint64_t rounds() const { return round_; }
-
-  std::uint64_t fail_round = UINT64_MAX;
-  std::uint32_t fail_rank = 0;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::uint8_t> board_, last_;
-  std::uint32_t arrived_ = 0;
-  std::uint64_t round_ = 0;
-};
-
-void offer_allgather(millpond_host_api& api) {
-  api.allgather = [](void*, millpond_group group, const void* send, void* receive,
-                     std::uint64_t bytes, std::int32_t* answer) {
-    auto& meeting = *reinterpret_cast<Meeting*>(group.token);
-    const bool well = meeting.gather(group.rank, send, receive, bytes);
-    *answer = well ? MILLPOND_OK : MILLPOND_E_PEER;
-  };
-}
 
 class Ranks : public ::testing::Test {
  protected:
@@ -126,7 +83,7 @@ class Ranks : public ::testing::Test {
   }
 
   TemporaryDirectory scratch_, nodes_;
-  Meeting meeting_;
+  Meeting meeting_{kRanks};
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 

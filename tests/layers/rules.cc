@@ -26,6 +26,9 @@ const std::vector<FolderRule>& folder_rules() {
        {"millpond/", "plugin/store/", "plugin/guard/", "plugin/options/", "plugin/layout/",
         "plugin/pipeline/", "plugin/device/", "plugin/io/", "plugin/probe/", "plugin/core/",
         "checkpoint/", "kernels/"}},
+      {"plugin/files",
+       {"millpond/", "plugin/files/", "plugin/store/", "plugin/guard/", "plugin/layout/",
+        "plugin/core/", "checkpoint/", "kernels/"}},
       {"plugin/exports", {"millpond/", "plugin/", "build_facts.h", "descriptor.inc"}},
       // Hosts know the contract, and one another's public parts downwards; nothing of the plugin.
       {"host_adapters/client", {"millpond/", "host_adapters/client/", "handshake.pb.h"}},

@@ -39,6 +39,7 @@ class RepeatedStore {
   std::int32_t step(std::uint64_t number, Status* status);
   // "" where mains, moments and the model from `begin` on are the period's, else what differs.
   std::string differs_at(std::uint64_t begin, std::uint64_t count);
+  millpond_store* store() const { return store_; }
   v1::BindReport report;
 
  private:

@@ -1,0 +1,93 @@
+#include "plugin/files/verify.h"
+
+#include <algorithm>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "checkpoint/saves.h"
+#include "checkpoint/store_reader.h"
+#include "millpond/error.hpp"
+#include "plugin/core/thread_pool.h"
+
+namespace millpond::plugin {
+namespace {
+
+constexpr std::uint32_t kReaders = 8;
+constexpr std::uint64_t kBatch = 64;  // blocks between two beats
+
+struct Place {
+  std::uint32_t bucket = 0, segment = 0;
+  std::uint64_t block = 0, bytes = 0;
+};
+
+// The error of the first bad block of the batch, in file order.
+std::optional<Error> verify_batch(checkpoint::StoreReader& reader, const std::vector<Place>& batch,
+                                  ThreadPool& pool) {
+  std::mutex mutex;
+  std::optional<Error> failure;
+  std::uint64_t first = batch.size();
+  pool.run(batch.size(), [&](std::uint64_t i) {
+    const auto fail = [&](const Error& error) {
+      const std::lock_guard lock(mutex);
+      if (i >= first) return;
+      first = i;
+      failure = error;
+    };
+    try {
+      std::vector<std::byte> bytes(batch[i].bytes);
+      reader.read_block(batch[i].bucket, batch[i].segment, batch[i].block, bytes);
+    } catch (const Error& error) {
+      fail(error);
+    } catch (const std::exception& error) {
+      fail(Error(MILLPOND_E_INTERNAL, "verify", error.what()));
+    }
+  });
+  return failure;
+}
+
+}  // namespace
+
+void verify_save(checkpoint::FileSystem& fs, const std::string& save_id, const FilesWork& work) {
+  const checkpoint::Commit commit = checkpoint::find_save(fs, save_id);
+  // All manifests first: the sum of their files is what there is to do.
+  std::uint64_t total = 0;
+  for (const checkpoint::StoreRecord& record : commit.stores) {
+    for (const auto& bucket : checkpoint::read_manifest(fs, commit.save_id, record).buckets) {
+      total += bucket.file_bytes;
+    }
+  }
+  ThreadPool pool(kReaders);
+  std::uint64_t done = 0, blocks = 0;
+  work.tell(0, total);
+  for (const checkpoint::StoreRecord& record : commit.stores) {
+    checkpoint::StoreReader reader(fs, commit.save_id, record);
+    std::vector<Place> batch;
+    const auto finish = [&] {
+      if (const auto failure = verify_batch(reader, batch, pool)) throw Error(*failure);
+      for (const Place& place : batch) done += place.bytes;
+      blocks += batch.size();
+      batch.clear();
+      work.tell(done, total);
+    };
+    for (std::uint32_t b = 0; b < reader.manifest().buckets.size(); ++b) {
+      const checkpoint::BucketGeometry& geometry = reader.geometry(b);
+      for (std::uint32_t s = 0; s < checkpoint::kSegmentCount; ++s) {
+        if (!geometry.present[s]) continue;
+        for (std::uint64_t k = 0; k < geometry.blocks; ++k) {
+          batch.push_back({b, s, k, reader.block_bytes(b, s, k)});
+          if (batch.size() == kBatch) finish();
+        }
+      }
+    }
+    finish();
+  }
+  const nlohmann::ordered_json answer = {{"save_id", commit.save_id},
+                                         {"stores", commit.stores.size()},
+                                         {"blocks", blocks},
+                                         {"bytes", done}};
+  work.emit(answer.dump() + "\n");
+}
+
+}  // namespace millpond::plugin
