@@ -26,30 +26,55 @@ struct UpdateLoop {
   static constexpr std::uint64_t kInPlace = 16 * kGroup;
   using Formula = void (*)(const GroupState&, const Scalars&);
 
+  // How a vector of moments is read and written where it lies.
+  struct Fp32Moments {
+    static constexpr bool kParts = true;
+    static MILLPOND_HD V load(const float* moments, int i) { return V::load(moments + i); }
+    static MILLPOND_HD void store(V value, float* moments, int i, bool) {
+      value.store(moments + i);
+    }
+  };
+  // `moments` points at 16-bit codes. Whole vectors only: every group of them is whole.
+  struct Bf16Moments {
+    static constexpr bool kParts = false;
+    static MILLPOND_HD unsigned char* code(const float* moments, int i) {
+      return static_cast<unsigned char*>(const_cast<void*>(static_cast<const void*>(moments))) +
+             2 * i;
+    }
+    static MILLPOND_HD V load(const float* moments, int i) {
+      return Bf16::template decode<V>(V::load16(code(moments, i)));
+    }
+    static MILLPOND_HD void store(V value, float* moments, int i, bool keep_nonzero) {
+      V::store16(Bf16::template encode<V>(value, value, keep_nonzero), code(moments, i));
+    }
+  };
+
   // kFresh: the moments are zero and their bytes are not read.
-  template <bool kFresh, class Step>
+  template <bool kFresh, class Moments, class Step>
   static MILLPOND_HD void each_vector(const GroupState& group, const Step& step) {
     int i = 0;
     for (; i + V::kLanes <= group.count; i += V::kLanes) {
-      State<V> s{V::load(group.main + i), kFresh ? V(0.0F) : V::load(group.exp_avg + i),
-                 kFresh ? V(0.0F) : V::load(group.exp_avg_sq + i)};
+      State<V> s{V::load(group.main + i), kFresh ? V(0.0F) : Moments::load(group.exp_avg, i),
+                 kFresh ? V(0.0F) : Moments::load(group.exp_avg_sq, i)};
       step(s, V::load(group.grad + i));
       s.main.store(group.main + i);
-      s.exp_avg.store(group.exp_avg + i);
-      s.exp_avg_sq.store(group.exp_avg_sq + i);
+      Moments::store(s.exp_avg, group.exp_avg, i, false);
+      Moments::store(s.exp_avg_sq, group.exp_avg_sq, i, true);
     }
-    const int left = group.count - i;
-    if (left == 0) return;
-    State<V> s{V::load_part(group.main + i, left),
-               kFresh ? V(0.0F) : V::load_part(group.exp_avg + i, left),
-               kFresh ? V(0.0F) : V::load_part(group.exp_avg_sq + i, left)};
-    step(s, V::load_part(group.grad + i, left));
-    s.main.store_part(group.main + i, left);
-    s.exp_avg.store_part(group.exp_avg + i, left);
-    s.exp_avg_sq.store_part(group.exp_avg_sq + i, left);
+    if constexpr (Moments::kParts) {
+      const int left = group.count - i;
+      if (left == 0) return;
+      State<V> s{V::load_part(group.main + i, left),
+                 kFresh ? V(0.0F) : V::load_part(group.exp_avg + i, left),
+                 kFresh ? V(0.0F) : V::load_part(group.exp_avg_sq + i, left)};
+      step(s, V::load_part(group.grad + i, left));
+      s.main.store_part(group.main + i, left);
+      s.exp_avg.store_part(group.exp_avg + i, left);
+      s.exp_avg_sq.store_part(group.exp_avg_sq + i, left);
+    }
   }
 
-  template <bool kFresh, SquareOrder kOrder, class Root>
+  template <bool kFresh, class Moments, SquareOrder kOrder, class Root>
   static void torch_cpu(const GroupState& group, const Scalars& s) {
     const TorchCpuScalars<V> c{V(s.one_minus_beta1),
                                V(s.one_minus_beta2),
@@ -59,33 +84,33 @@ struct UpdateLoop {
                                V(s.bias2_sqrt),
                                V(s.eps),
                                __builtin_fabsf(s.one_minus_beta1) < 0.5F};
-    each_vector<kFresh>(
+    each_vector<kFresh, Moments>(
         group, [&c](State<V> & state, V grad) __attribute__((always_inline)) {
           torch_cpu_adam<kOrder, Root>(state, grad, c);
         });
   }
-  template <bool kFresh>
+  template <bool kFresh, class Moments>
   static void te(const GroupState& group, const Scalars& s) {
     const TeScalars<V> c{
         V(s.lr),    V(s.beta1), V(s.beta2), V(s.one_minus_beta1), V(s.one_minus_beta2),
         V(s.bias1), V(s.bias2), V(s.eps),   V(s.weight_decay)};
-    each_vector<kFresh>(
+    each_vector<kFresh, Moments>(
         group, [&c](State<V> & state, V grad)
                    __attribute__((always_inline)) { te_adam(state, grad, c); });
   }
 
-  template <bool kFresh>
+  template <bool kFresh, class Moments>
   static Formula formula(Variant variant, bool tail) {
     switch (variant) {
       case Variant::kTorchCpuFused:
-        return tail ? torch_cpu<kFresh, SquareOrder::kTail, IeeeRoot>
-                    : torch_cpu<kFresh, SquareOrder::kBody, IeeeRoot>;
+        return tail ? torch_cpu<kFresh, Moments, SquareOrder::kTail, IeeeRoot>
+                    : torch_cpu<kFresh, Moments, SquareOrder::kBody, IeeeRoot>;
       case Variant::kTorchCpuForeach:
-        return torch_cpu<kFresh, SquareOrder::kBody, IeeeRoot>;
+        return torch_cpu<kFresh, Moments, SquareOrder::kBody, IeeeRoot>;
       case Variant::kTorchCpuForeachMkl:
-        return torch_cpu<kFresh, SquareOrder::kBody, Mkl>;
+        return torch_cpu<kFresh, Moments, SquareOrder::kBody, Mkl>;
       default:
-        return te<kFresh>;
+        return te<kFresh, Moments>;
     }
   }
 
@@ -121,22 +146,52 @@ struct UpdateLoop {
     return buffer;
   }
 
+  // Whole groups before the tail, with bf16 moments converted on the way, so that loads and
+  // arithmetic of neighbouring vectors overlap. Returns the elements done.
+  static std::uint64_t update_bf16(const FlatRun& run, const Scalars& scalars, bool fresh) {
+    const Formula body = fresh ? formula<true, Bf16Moments>(scalars.variant, false)
+                               : formula<false, Bf16Moments>(scalars.variant, false);
+    const std::uint64_t model_size = Groups::element_size(run.model_element);
+    const std::uint64_t whole = run.body / kGroup * kGroup;
+    for (std::uint64_t i = 0; i < whole; i += kInPlace) {
+      const std::uint64_t n = whole - i < kInPlace ? whole - i : kInPlace;
+      const auto floats = [](unsigned char* at) {
+        return static_cast<float*>(static_cast<void*>(at));
+      };
+      const GroupState group{floats(run.main.data + 4 * i), floats(run.exp_avg.data + 2 * i),
+                             floats(run.exp_avg_sq.data + 2 * i),
+                             static_cast<const float*>(static_cast<const void*>(run.grad + 4 * i)),
+                             static_cast<int>(n)};
+      body(group, scalars);
+      if (run.model == nullptr) continue;
+      Groups::narrow_part(group.main, run.model + model_size * i, run.model_element,
+                          static_cast<int>(n));
+    }
+    return whole;
+  }
+
   static void update(const FlatRun& run, const Scalars& scalars) {
     alignas(64) float main[kGroup], exp_avg[kGroup], exp_avg_sq[kGroup], grad[kGroup];
     const bool fresh = !run.moments_present;
-    const Formula body =
-        fresh ? formula<true>(scalars.variant, false) : formula<false>(scalars.variant, false);
-    const Formula tail =
-        fresh ? formula<true>(scalars.variant, true) : formula<false>(scalars.variant, true);
+    const Formula body = fresh ? formula<true, Fp32Moments>(scalars.variant, false)
+                               : formula<false, Fp32Moments>(scalars.variant, false);
+    const Formula tail = fresh ? formula<true, Fp32Moments>(scalars.variant, true)
+                               : formula<false, Fp32Moments>(scalars.variant, true);
     const bool shaped = scalars.grad_scale != 1.0F || scalars.maximize ||
                         (!scalars.decoupled && scalars.weight_decay != 0.0F);
     const std::uint64_t grad_size = Groups::element_size(run.grad_element);
     const std::uint64_t model_size = Groups::element_size(run.model_element);
+    const bool plain =
+        !shaped && run.grad_element == Element::kFp32 && run.main.storage == Storage::kFp32;
     const bool in_place =
-        !shaped && run.grad_element == Element::kFp32 && run.main.storage == Storage::kFp32 &&
-        run.exp_avg.storage == Storage::kFp32 && run.exp_avg_sq.storage == Storage::kFp32;
+        plain && run.exp_avg.storage == Storage::kFp32 && run.exp_avg_sq.storage == Storage::kFp32;
     const std::uint64_t stride = in_place ? kInPlace : kGroup;
-    for (std::uint64_t i = 0; i < run.count; i += stride) {
+    std::uint64_t first = 0;
+    if (plain && run.exp_avg.storage == Storage::kBf16 &&
+        run.exp_avg_sq.storage == Storage::kBf16) {
+      first = update_bf16(run, scalars, fresh);
+    }
+    for (std::uint64_t i = first; i < run.count; i += stride) {
       const std::uint64_t index = i / kGroup;
       const int n = static_cast<int>(run.count - i < stride ? run.count - i : stride);
       GroupState group{open(run.main, index, n, main, true),

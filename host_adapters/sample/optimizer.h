@@ -9,6 +9,7 @@
 #include <string>
 
 #include "host_adapters/sample/schedule.h"
+#include "millpond/report.h"
 
 namespace millpond::sample {
 
@@ -25,6 +26,7 @@ struct StepCost {
   double seconds = 0.0;
   std::uint64_t bytes_read = 0;  // from files
   std::uint64_t bytes_written = 0;
+  millpond_step_figures figures = {};  // of a streamed step
 };
 
 class Optimizer {

@@ -38,6 +38,25 @@ void row(std::string& out, const std::string& title, const std::vector<std::stri
   out += '\n';
 }
 
+// Where the last step's time went, of the streamed side.
+void stages(std::string& out, const RunResult& result) {
+  constexpr const char* kNames[MILLPOND_STAGES] = {"fetch", "upload", "update", "download",
+                                                   "flush"};
+  for (std::uint32_t s = 0; s < MILLPOND_STAGES; ++s) {
+    std::vector<std::string> cells;
+    bool busy = false;
+    for (const Costs& costs : result.costs) {
+      const millpond_step_figures& figures = costs.last.figures;
+      busy |= figures.busy_seconds[s] > 0;
+      cells.push_back(figures.outcome != MILLPOND_STEP_DONE
+                          ? "-"
+                          : number("%.2f ms", figures.busy_seconds[s] * 1e3) +
+                                (figures.bound_by == s ? " *" : ""));
+    }
+    if (busy) row(out, std::string("busy, last step: ") + kNames[s], cells);
+  }
+}
+
 }  // namespace
 
 std::string table(const Arguments& arguments, const RunResult& result) {
@@ -69,6 +88,7 @@ std::string table(const Arguments& arguments, const RunResult& result) {
   }
   each("read, last step", [](const Costs& c) { return bytes(c.last.bytes_read); });
   each("written, last step", [](const Costs& c) { return bytes(c.last.bytes_written); });
+  stages(out, result);
   if (result.skipped != 0) out += std::to_string(result.skipped) + " steps were skipped\n";
   out += "\nA bigram model with this text's own frequencies: " +
          number("%.4f", result.bigram_bits_per_byte) +

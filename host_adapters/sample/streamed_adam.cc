@@ -66,6 +66,7 @@ StepCost StreamedAdam::step(const StepInput& input) {
   StepCost cost;
   cost.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const millpond_step_figures figures = store_.last_step();
+  cost.figures = figures;
   cost.bytes_read = figures.bytes_read;
   cost.bytes_written = figures.bytes_written;
   return cost;
