@@ -50,6 +50,8 @@ Runtime::Runtime(const millpond_host_api& api, Options options, std::uint32_t mi
 
 Runtime::~Runtime() = default;
 
+std::chrono::milliseconds Runtime::patience() const { return timeout_of(options_); }
+
 bool Runtime::forked() const { return getpid() != pid_; }
 
 Pipeline& Runtime::pipeline() {
@@ -79,6 +81,7 @@ void Runtime::ensure_resources(std::uint64_t state_bytes) {
   MemoryChoice memory = choose_host_memory(options_);
   PipelineOptions pipeline_options;
   pipeline_options.host_memory_bytes = memory.cap;
+  pipeline_options.patience = patience();
   if (state_bytes >= kWorthMeasuring && state_bytes > memory.cap) {
     speed_ = measure_speed(options_);
     host_.log(speed_.measured ? MILLPOND_LOG_INFO : MILLPOND_LOG_WARNING, speed_.sentence);
@@ -123,6 +126,7 @@ void Runtime::destroy_store(Store* store) {
   const std::unique_ptr<Store> owned = std::move(*place);
   stores_.erase(place);
   const bool held = owned->streamed() != nullptr;
+  owned->end_save(false);
   owned->drop_state();
   if (!held) return;
   try {
@@ -138,6 +142,7 @@ std::uint64_t Runtime::shut_down() {
     const std::unique_ptr<Store> owned = std::move(stores_.back());
     stores_.pop_back();
     try {
+      owned->end_save(true);
       owned->drop_state();
     } catch (const std::exception& error) {
       host_.log(MILLPOND_LOG_WARNING, "destroy " + owned->uid() + ": " + error.what());
