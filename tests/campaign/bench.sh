@@ -7,8 +7,8 @@
 # that are busy with something else starve a step more than a ceiling.
 set -euo pipefail
 command -v fio >/dev/null || { echo "fio is not installed (Debian package fio)"; exit 77; }
-program=$BUILD/host_adapters/cli/millpond
-plugin=$BUILD/plugin/exports/libmillpond.so
+program=$BUILD/bin/millpond
+plugin=$BUILD/lib/libmillpond.so
 SCALE=${SCALE:-1}
 results=$SCRATCH/figures
 mkdir -p "$results" "$SCRATCH/scratch"
