@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "host_adapters/cli/quantity.h"
 
@@ -90,8 +92,14 @@ void stages(const Pair& pair, Table& table) {
 void steps(const BenchResult& result, Table& table) {
   const Pair& pair = result.middle();
   table.heading("The plugin's step, median of " + std::to_string(result.pairs.size()));
+  std::vector<double> returned;
+  for (const Pair& each : result.pairs) returned.push_back(each.step_s);
   table.row("a step", show_seconds(result.median_step_s()),
-            "returns after " + show_seconds(pair.step_s) + ", the last write is through then");
+            "until its last write is through; returns after " +
+                show_seconds(median(std::move(returned))));
+  table.row(
+      "expected at bind", show_seconds(result.plan.expected_seconds_per_step),
+      "drive " + result.plan.drive_source + ": " + show_rate(result.plan.drive_bytes_per_second));
   stages(pair, table);
   table.row("read", bytes(pair.figures.bytes_read));
   table.row("written", bytes(pair.figures.bytes_written));
@@ -217,6 +225,9 @@ std::string bench_json(const BenchArguments& arguments, const BenchResult& resul
   document["serial"] = serial_json(result);
   document["speedup"] = or_null(result.speedup());
   document["predicted_speedup"] = or_null(result.predicted_speedup());
+  document["expected_s"] = result.plan.expected_seconds_per_step;
+  document["expected_drive_bytes_per_s"] = result.plan.drive_bytes_per_second;
+  document["expected_drive_source"] = result.plan.drive_source;
   document["plugin"] = result.plugin;
   document["directories"] = Json::array();
   for (const auto& directory : result.plan.directories) {

@@ -150,6 +150,10 @@ void add_streaming(CLI::App& app, Arguments& a) {
   app.add_option("--block-elements", a.block_elements, "Elements of a checksum")->group(group);
   app.add_option("--bucket-elements", a.bucket_elements, "Elements of a file")->group(group);
   app.add_option("--io-engine", a.io_engine, "auto, io_uring or threads")->group(group);
+  app.add_option("--log-level", a.log_level, "Of the plugin; info has a line for each step")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"error", "warning", "info", "debug"}))
+      ->group(group);
   app.add_option("--option", a.options, "KEY=JSON for the plugin's options, any number of times")
       ->group(group);
 }
@@ -260,7 +264,8 @@ std::string contradiction(const Arguments& a) {
 }  // namespace
 
 std::string Arguments::options_json(std::uint32_t rank) const {
-  nlohmann::json document = {{"scratch", scratch.string()}, {"moments", moments}};
+  nlohmann::json document = {
+      {"scratch", scratch.string()}, {"moments", moments}, {"log_level", log_level}};
   if (host_memory_bytes != 0) document["host_memory_bytes"] = host_memory_bytes;
   if (tile_elements != 0) document["tile_elements"] = tile_elements;
   if (block_elements != 0) document["block_elements"] = block_elements;

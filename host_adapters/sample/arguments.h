@@ -38,6 +38,7 @@ struct Arguments {
   std::uint64_t tile_elements = 0;
   std::uint64_t block_elements = 0;
   std::uint64_t bucket_elements = 0;
+  std::string log_level = "warning";
   std::string io_engine;
   std::vector<std::string> options;  // KEY=JSON, passed on as they are
 

@@ -13,6 +13,7 @@
 
 #include "host_adapters/sample/layout.h"
 #include "host_adapters/sample/schedule.h"
+#include "millpond/report.h"
 
 namespace millpond::sample {
 
@@ -29,7 +30,8 @@ struct StepCost {
   double seconds = 0.0;
   std::uint64_t bytes_read = 0;  // from files
   std::uint64_t bytes_written = 0;
-  std::string bound_by;  // what the step waited for longest
+  std::string bound_by;                // what the step waited for longest
+  millpond_step_figures figures = {};  // of the store that took longest, where one streams
 };
 
 class Optimizer {

@@ -64,6 +64,25 @@ void row(std::string& out, const std::string& title, const std::vector<std::stri
   out += '\n';
 }
 
+// Where the last step's time went, of the streamed side.
+void stages(std::string& out, const RunResult& result) {
+  constexpr const char* kNames[MILLPOND_STAGES] = {"fetch", "upload", "update", "download",
+                                                   "flush"};
+  for (std::uint32_t s = 0; s < MILLPOND_STAGES; ++s) {
+    std::vector<std::string> cells;
+    bool busy = false;
+    for (const Costs& costs : result.costs) {
+      const millpond_step_figures& figures = costs.last.figures;
+      busy |= figures.busy_seconds[s] > 0;
+      cells.push_back(figures.outcome != MILLPOND_STEP_DONE
+                          ? "-"
+                          : number("%.2f ms", figures.busy_seconds[s] * 1e3) +
+                                (figures.bound_by == s ? " *" : ""));
+    }
+    if (busy) row(out, std::string("busy, last step: ") + kNames[s], cells);
+  }
+}
+
 }  // namespace
 
 std::string table(const Arguments& arguments, const RunResult& result) {
@@ -100,6 +119,7 @@ std::string table(const Arguments& arguments, const RunResult& result) {
     row(out, "device memory in use, whole GPU", {bytes(result.ranks[0].device_bytes)});
     row(out, "  of it parameters and gradients", {bytes(result.model_device_bytes)});
   }
+  stages(out, result);
   if (result.ranks.size() > 1) out += rank_lines(result.ranks);
   if (result.skipped != 0) out += std::to_string(result.skipped) + " steps were skipped\n";
   out += "\nA bigram model with this text's own frequencies: " +

@@ -145,6 +145,7 @@ StepCost StreamedAdam::step(const StepInput& input) {
     cost.bytes_written += figures.bytes_written;
     if (figures.seconds <= longest) continue;
     longest = figures.seconds;
+    cost.figures = figures;
     cost.bound_by = kStages.at(figures.bound_by);
   }
   return cost;

@@ -1,5 +1,8 @@
 #include "plugin/core/host.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "millpond/error.hpp"
 
 namespace millpond::plugin {
@@ -39,9 +42,16 @@ Host::Host(const millpond_host_api& api, std::uint32_t log_level)
     : api_(api), log_level_(log_level) {}
 
 void Host::log(std::uint32_t level, std::string line) {
-  if (level > log_level_ || api_.log == nullptr) return;
+  if (!wants(level)) return;
   const std::lock_guard lock(mutex_);
   lines_.emplace_back(level, std::move(line));
+}
+
+void Host::log_step(std::uint32_t level, std::string_view line) {
+  if (!wants(level)) return;
+  step_line_level_ = level;
+  step_line_size_ = std::min(line.size(), step_line_.size());
+  std::copy_n(line.data(), step_line_size_, step_line_.data());
 }
 
 void Host::deliver_log() {
@@ -55,6 +65,10 @@ void Host::deliver_log() {
     const Inside inside(inside_);
     api_.log(api_.context, level, {line.data(), line.size()});
   }
+  const std::size_t size = std::exchange(step_line_size_, 0);
+  if (size == 0) return;
+  const Inside inside(inside_);
+  api_.log(api_.context, step_line_level_, {step_line_.data(), size});
 }
 
 void* Host::alloc(std::uint64_t bytes, std::uint64_t alignment, millpond_stream stream) {

@@ -4,9 +4,12 @@
 #ifndef MILLPOND_PLUGIN_CORE_HOST_H_
 #define MILLPOND_PLUGIN_CORE_HOST_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,11 +19,17 @@ namespace millpond::plugin {
 
 class Host {
  public:
+  static constexpr std::size_t kStepLine = 512;
+
   // `api` is already checked and zero-filled to this build's size.
   Host(const millpond_host_api& api, std::uint32_t log_level);
 
   // Any thread. Lines above log_level are dropped; others wait for deliver_log.
   void log(std::uint32_t level, std::string line);
+  // The same without allocating, for a line of each step: cut at kStepLine bytes; of several before
+  // one deliver_log the last counts. On the thread inside a call.
+  void log_step(std::uint32_t level, std::string_view line);
+  bool wants(std::uint32_t level) const { return level <= log_level_ && api_.log != nullptr; }
   void deliver_log();  // on the thread inside a call, at its end and at long work's beats
 
   bool has_alloc() const { return api_.alloc != nullptr && api_.free != nullptr; }
@@ -48,6 +57,9 @@ class Host {
   bool inside_ = false;
   std::mutex mutex_;
   std::vector<std::pair<std::uint32_t, std::string>> lines_;
+  std::array<char, kStepLine> step_line_{};
+  std::size_t step_line_size_ = 0;  // 0: none
+  std::uint32_t step_line_level_ = 0;
 };
 
 }  // namespace millpond::plugin

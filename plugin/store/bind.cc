@@ -14,7 +14,6 @@ namespace {
 
 // Tiles that a derived tile size leaves room for in a small host region: a ring and some tier.
 constexpr std::uint64_t kWantedPlaces = 12;
-constexpr std::uint64_t kDerivedTile = 1ull << 20;
 constexpr std::uint64_t kDefaultBlock = 1ull << 18;
 
 Error refused(const std::vector<Refusal>& refusals) {
@@ -24,6 +23,16 @@ Error refused(const std::vector<Refusal>& refusals) {
     reason += " (and " + std::to_string(refusals.size() - 1) + " more in the BindReport)";
   }
   return Error(MILLPOND_E_REFUSED, "bind", reason).field(first.subject).remedy(first.remedy);
+}
+
+// About: padding is not counted.
+std::uint64_t state_bytes_of(const Profile& profile, kernels::Storage moments) {
+  std::uint64_t bytes = 0;
+  for (const Shard& shard : profile.shards) {
+    const std::uint64_t main = shard.kind == ShardKind::kMomentsOnly ? 0 : 4;
+    bytes += shard.numel() * (main + 2 * kernels::item_bytes(moments));
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -107,7 +116,7 @@ void Store::bind(const millpond_bind_args& args,
   }
   check_stream(args.stream, home, "bind_args.stream", "bind");
   check_pointers(profile, pointers, context.has_copy_main);
-  runtime_.ensure_resources();
+  runtime_.ensure_resources(state_bytes_of(profile, runtime_.options().moments));
   Binding(*this, std::move(profile), pointers, args.stream).run();
 }
 
@@ -167,7 +176,7 @@ LayoutOptions Binding::layout_options() const {
   layout.tile_elements = options.tile_elements;
   if (layout.tile_elements == 0) {
     // Smaller tiles where the region is small; never below a block, so that files stay the same.
-    layout.tile_elements = kDerivedTile;
+    layout.tile_elements = tile_elements_for(runtime_.drive_speed());
     const std::uint64_t item = 4 + 2 * kernels::item_bytes(options.moments);
     const std::uint64_t least =
         options.block_elements != 0 ? options.block_elements : kDefaultBlock;

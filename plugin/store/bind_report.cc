@@ -7,9 +7,7 @@
 namespace millpond::plugin {
 namespace {
 
-// Bytes per second, reads and writes together, of a common datacentre NVMe drive under a mixed
-// load, and of memory under the update: used where nothing was measured, and reported as assumed.
-constexpr double kAssumedDrive = 2.0e9;
+// Bytes per second of memory under the update.
 constexpr double kAssumedMemory = 10.0e9;
 
 }  // namespace
@@ -47,11 +45,12 @@ std::string Binding::make_report() const {
   const StepTraffic traffic = expected_traffic(plan_, state.tier_tiles());
   report.read_bytes_per_step = traffic.read_bytes;
   report.write_bytes_per_step = traffic.write_bytes;
-  report.drive_bytes_per_second = kAssumedDrive;
-  report.drive_source = "assumed";
+  const DriveSpeed& drive = runtime_.drive_speed();
+  report.drive_bytes_per_second = drive.bytes_per_s;
+  report.drive_source = drive.measured ? "measured" : "assumed";
   // Everything overlaps: the slower of the two.
   report.expected_seconds_per_step =
-      std::max(static_cast<double>(traffic.read_bytes + traffic.write_bytes) / kAssumedDrive,
+      std::max(static_cast<double>(traffic.read_bytes + traffic.write_bytes) / drive.bytes_per_s,
                2.0 * static_cast<double>(plan_.state_bytes) / kAssumedMemory);
   report.tier_tiles = state.tier_tiles();
   report.shards_kept = kept_;

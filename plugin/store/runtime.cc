@@ -13,6 +13,10 @@
 namespace millpond::plugin {
 namespace {
 
+// State of which a step moves so much that half a second of measuring the drive is nothing beside
+// it.
+constexpr std::uint64_t kWorthMeasuring = 1ull << 30;
+
 // Processors that this process may run on, shared among the node's ranks.
 std::uint32_t choose_threads(const Options& options) {
   if (options.update_threads != 0) return options.update_threads;
@@ -65,7 +69,7 @@ CudaPin& Runtime::cuda_pin(std::int32_t device_id) {
   return *cuda_pin_;
 }
 
-void Runtime::ensure_resources() {
+void Runtime::ensure_resources(std::uint64_t state_bytes) {
   if (pipeline_ != nullptr) return;
   std::vector<std::unique_ptr<ScratchRoot>> roots;
   for (const std::string& path : options_.scratch) {
@@ -86,6 +90,15 @@ void Runtime::ensure_resources() {
   PipelineOptions pipeline_options;
   pipeline_options.host_memory_bytes = memory.cap;
   pipeline_options.patience = patience();
+  if (state_bytes >= kWorthMeasuring && state_bytes > memory.cap) {
+    speed_ = measure_speed(options_);
+    host_.log(speed_.measured ? MILLPOND_LOG_INFO : MILLPOND_LOG_WARNING, speed_.sentence);
+  }
+  if (speed_.measured) {
+    pipeline_options.depth_bytes = depth_bytes_for(speed_);
+    pipeline_options.ring_bytes =
+        std::max(pipeline_options.ring_bytes, pipeline_options.depth_bytes / 2);
+  }
   pipeline_ = std::make_unique<Pipeline>(pipeline_options, *engine_, *pool_);
   roots_ = std::move(roots);
   reserved_.assign(roots_.size(), 0);

@@ -28,6 +28,7 @@
 #include "plugin/io/scratch.h"
 #include "plugin/options/options.h"
 #include "plugin/pipeline/pipeline.h"
+#include "plugin/store/drive_rate.h"
 #include "plugin/store/file_reaper.h"
 #include "plugin/store/save.h"
 
@@ -79,8 +80,11 @@ class Runtime {
   std::chrono::milliseconds patience() const;               // io_timeout_s
   const std::string& engine_reason() const { return engine_reason_; }
 
-  // Scratch directories and the pipeline, at the first bind. Throws, and can be tried again.
-  void ensure_resources();
+  // Scratch directories and the pipeline, at the first bind. `state_bytes`: of the store to come;
+  // where it is large and does not fit the memory, the drive is measured first. Throws, and can be
+  // tried again.
+  void ensure_resources(std::uint64_t state_bytes);
+  const DriveSpeed& drive_speed() const { return speed_; }
 
   // A state without contents for a plan: files reserved in the scratch directories so that their
   // bytes balance. Throws Error(E_NO_SPACE) with needed and free bytes; nothing is left behind.
@@ -157,6 +161,7 @@ class Runtime {
   std::vector<Placement> placements_;
   std::vector<std::uint64_t> reserved_;  // by root
   std::uint64_t memory_cap_ = 0;
+  DriveSpeed speed_ = assumed_speed();
   std::string memory_choice_;  // how the cap came about
   std::optional<OpenSave> open_save_;
   std::optional<Error> load_failure_;

@@ -1,10 +1,12 @@
 // One optimizer step: everything is checked, then scalars, tiles, the visit, the counters. Nothing
 // here allocates: the arrays were sized at bind.
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "plugin/store/binding.h"
 #include "plugin/store/runtime.h"
+#include "plugin/store/step_line.h"
 #include "plugin/store/store.h"
 
 namespace millpond::plugin {
@@ -39,6 +41,7 @@ bool Store::step(const millpond_step_args& args, const std::vector<millpond_grou
   if (args.found_inf != 0) {
     figures.outcome = MILLPOND_STEP_SKIPPED;
     figures_ = figures;
+    tell_step();
     verdict_.reset();
     return true;
   }
@@ -70,8 +73,16 @@ bool Store::step(const millpond_step_args& args, const std::vector<millpond_grou
   figures.step = held_->completed;
   figures.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   figures_ = figures;
+  tell_step();
   verdict_.reset();  // an earlier refusal changed nothing, and this step made up for it
   return false;
+}
+
+void Store::tell_step() {
+  Host& host = runtime_.host();
+  if (!host.wants(MILLPOND_LOG_INFO)) return;
+  std::array<char, Host::kStepLine> room;
+  host.log_step(MILLPOND_LOG_INFO, step_line(figures_, uid_, room));
 }
 
 // Shards of one group share scalars where their counters agree.

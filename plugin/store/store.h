@@ -171,6 +171,7 @@ class Store {
   void choose_scalars(const std::vector<millpond_group_step>& groups, float grad_scale);
   void list_tiles();
   void count_step();
+  void tell_step();
   void write_models(millpond_stream stream);
   void save_alone(const std::string& path, const std::string& save_id);
   void save_part(const std::string& path, const std::string& save_id);

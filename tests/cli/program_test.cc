@@ -210,7 +210,9 @@ TEST_F(Program, bench_with_all_in_the_tier_moves_nothing) {
   EXPECT_EQ(f["bound_by"], "update");
   EXPECT_TRUE(f["drive_efficiency"].is_null());
   EXPECT_TRUE(f["serial_step_s"].is_null());
+  EXPECT_EQ(f["expected_drive_source"], "assumed") << "a small store is not worth measuring";
   EXPECT_NE(error().find("host_memory_bytes"), std::string::npos) << "--verbose has the log";
+  EXPECT_NE(error().find("step 5 of rank00000/opt0_0: "), std::string::npos) << error();
 }
 
 TEST_F(Program, bench_takes_formats_engines_and_directories) {

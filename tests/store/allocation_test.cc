@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
+#include <string>
 
 #include "tests/store/training.h"
 
@@ -45,13 +47,23 @@ __attribute__((visibility("default"))) void* aligned_alloc(std::size_t alignment
 namespace millpond::tests {
 namespace {
 
+// The line of the last step, without allocating.
+char last_line[600];
+void note_line(void*, std::uint32_t level, millpond_str line) {
+  if (level != MILLPOND_LOG_INFO || line.len >= sizeof(last_line)) return;
+  std::memcpy(last_line, line.ptr, line.len);
+  last_line[line.len] = '\0';
+}
+
 class Allocation : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Allocation, a_step_makes_none) {
   TemporaryDirectory scratch;
-  Job job(scratch.path(), std::string("\"tile_elements\": 4096, \"update_threads\": 2, "
-                                      "\"host_memory_bytes\": 400000, \"io_engine\": \"") +
-                              GetParam() + "\"");
+  Job job(scratch.path(),
+          std::string("\"tile_elements\": 4096, \"update_threads\": 2, "
+                      "\"host_memory_bytes\": 400000, \"io_engine\": \"") +
+              GetParam() + "\"",
+          [](millpond_host_api& api) { api.log = note_line; });
   Training training(job, "s",
                     {{"a", 60000, 0, 0},
                      {"b", 9000, 2, 1, MILLPOND_DTYPE_FP16, MILLPOND_DTYPE_BF16},
@@ -81,6 +93,9 @@ TEST_P(Allocation, a_step_makes_none) {
     counting = false;
     ASSERT_EQ(code, MILLPOND_OK) << status.text();
     EXPECT_EQ(allocations.exchange(0), 0u) << "in step " << number;
+    const std::string beginning = "step " + std::to_string(number) + " of s: ";
+    EXPECT_EQ(std::string(last_line).compare(0, beginning.size(), beginning), 0) << last_line;
+    EXPECT_NE(std::string(last_line).find("bound by "), std::string::npos) << last_line;
     training.resident_step(step);
   }
   EXPECT_EQ(training.models_differ(), "");
