@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "host_adapters/sample/gradients.h"
 #include "millpond/error.hpp"
 
 namespace millpond::sample {
@@ -21,6 +22,8 @@ constexpr const char* kFooter =
     "  millpond-sample --text book.txt --scratch /tmp/scratch --save saves --save-every 100 \\\n"
     "                  --resume saves\n"
     "      goes on where a killed run was saved: same data, same learning rates, same bytes\n"
+    "  millpond-sample --text book.txt --scratch /tmp/scratch --ranks 4 --compare\n"
+    "      four processes, each with a quarter of the optimizer; the bytes of one process\n"
     "  millpond-sample --text book.txt --scratch /tmp/scratch --moments bf16 --host-memory 4MiB\n"
     "\n"
     "Sizes take the suffixes KiB, MiB, GiB. The digest at the end is XXH3-128 of the final bf16\n"
@@ -77,7 +80,9 @@ void add_training(CLI::App& app, Arguments& a) {
   app.add_option("--seed", a.seed, "Of the first parameters and of the order of data")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--threads", a.threads, "0: all that the process may use; changes no bit")
+  app.add_option(
+         "--threads", a.threads,
+         "Of each rank; 0: the processors that it may use, divided among ranks; changes no bit")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024))
       ->group(group);
@@ -172,6 +177,27 @@ void add_saving(CLI::App& app, Arguments& a) {
   app.add_flag("--quiet", a.quiet, "No progress")->group(group);
 }
 
+void add_ranks(CLI::App& app, Arguments& a) {
+  const char* group = "Ranks";
+  app.add_option("--ranks", a.ranks,
+                 "Processes on this machine that share the batch and the optimizer's state")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64))
+      ->group(group);
+  app.add_option(
+         "--micro-batches", a.micro_batches,
+         "Parts of a batch whose gradients are summed as a balanced tree: the same bits for "
+         "every number of ranks; --ranks times 1, 2, 4, ...")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024))
+      ->group(group);
+  app.add_option("--rank-timeout", a.rank_timeout_s,
+                 "Seconds that ranks wait for one that neither comes nor ends")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 86400.0))
+      ->group(group);
+}
+
 // What no single option can check.
 std::string contradiction(const Arguments& a) {
   if (a.mode != Mode::kResident && a.scratch.empty()) return "--scratch is required";
@@ -182,6 +208,13 @@ std::string contradiction(const Arguments& a) {
       (!a.save.empty() || !a.resume.empty())) {
     return "--compare and --formats do not save or resume";
   }
+  if (a.ranks > 1 && a.mode == Mode::kFormats) return "--formats runs on one rank";
+  if (a.ranks > 1 && a.mode == Mode::kResident && (!a.save.empty() || !a.resume.empty())) {
+    return "--resident saves and resumes on one rank only: a commit of all ranks is the plugin's";
+  }
+  if (a.micro_batches > a.batch) return "--micro-batches is more than --batch has bytes";
+  const std::string unfit = unfit_micro_batches(a.micro_batches, a.ranks);
+  if (!unfit.empty()) return unfit;
   if (a.save_every != 0 && a.save.empty()) return "--save-every needs --save";
   if (a.weights_only && a.resume.empty()) return "--weights-only needs --resume";
   for (const std::string& option : a.options) {
@@ -196,7 +229,7 @@ std::string contradiction(const Arguments& a) {
 
 }  // namespace
 
-std::string Arguments::options_json() const {
+std::string Arguments::options_json(std::uint32_t rank) const {
   nlohmann::json document = {{"scratch", scratch.string()}, {"moments", moments}};
   if (host_memory_bytes != 0) document["host_memory_bytes"] = host_memory_bytes;
   if (tile_elements != 0) document["tile_elements"] = tile_elements;
@@ -204,6 +237,10 @@ std::string Arguments::options_json() const {
   if (bucket_elements != 0) document["bucket_elements"] = bucket_elements;
   if (!io_engine.empty()) document["io_engine"] = io_engine;
   if (threads != 0) document["update_threads"] = threads;
+  if (ranks > 1) {
+    document["local_rank"] = rank;
+    document["local_size"] = ranks;
+  }
   for (const std::string& option : options) {
     const std::size_t equals = option.find('=');
     document[option.substr(0, equals)] = nlohmann::json::parse(option.substr(equals + 1));
@@ -219,6 +256,7 @@ std::optional<Arguments> parse_arguments(int count, char** values, int* exit_cod
   add_training(app, arguments);
   add_model(app, arguments);
   add_streaming(app, arguments);
+  add_ranks(app, arguments);
   add_saving(app, arguments);
   try {
     app.parse(count, values);

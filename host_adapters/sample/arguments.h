@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "host_adapters/sample/model.h"
+#include "host_adapters/sample/layout.h"
 #include "host_adapters/sample/schedule.h"
 
 namespace millpond::sample {
@@ -46,6 +46,10 @@ struct Arguments {
   std::filesystem::path resume;
   bool weights_only = false;
 
+  std::uint32_t ranks = 1;
+  std::uint64_t micro_batches = 4;
+  double rank_timeout_s = 60.0;
+
   std::filesystem::path json;
   bool quiet = false;
 
@@ -54,7 +58,7 @@ struct Arguments {
     return stop_after != 0 && stop_after < steps ? stop_after : steps;
   }
   // The plugin's options document.
-  std::string options_json() const;
+  std::string options_json(std::uint32_t rank) const;
 };
 
 inline constexpr int kExitOk = 0;

@@ -21,7 +21,7 @@ constexpr std::array kFormats = {Format{"fp32", 0.0}, Format{"bf16", 0.005}, For
 
 }  // namespace
 
-FormatTable try_formats(Arguments arguments, Progress& progress) {
+FormatTable try_formats(Arguments arguments, const Place& place, Progress& progress) {
   arguments.mode = Mode::kStreamed;
   FormatTable table;
   table.text = "\nmoments     bits/byte   from fp32   limit   largest parameter difference\n";
@@ -30,7 +30,7 @@ FormatTable try_formats(Arguments arguments, Progress& progress) {
   for (const Format& format : kFormats) {
     progress.line(std::string("moments ") + format.name);
     arguments.moments = format.name;
-    RunResult result = train(arguments, progress);
+    RunResult result = train(arguments, place, progress);
     if (exact.evaluations.empty()) exact = result;
     const double bits = result.evaluations.back().bits_per_byte;
     const double share = bits / exact.evaluations.back().bits_per_byte - 1.0;

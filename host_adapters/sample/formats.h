@@ -5,6 +5,7 @@
 #include <string>
 
 #include "host_adapters/sample/arguments.h"
+#include "host_adapters/sample/place.h"
 #include "host_adapters/sample/progress.h"
 
 namespace millpond::sample {
@@ -16,7 +17,7 @@ struct FormatTable {
   bool within_limits = true;
 };
 
-FormatTable try_formats(Arguments arguments, Progress& progress);
+FormatTable try_formats(Arguments arguments, const Place& place, Progress& progress);
 
 }  // namespace millpond::sample
 

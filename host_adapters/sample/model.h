@@ -1,80 +1,67 @@
 // A byte-level language model, forward and backward by hand: the last `context` bytes, each
 // embedded, go through `layers` hidden layers with ReLU to a softmax over the next byte. Parameters
-// are bf16, gradients fp32; products and sums are fp32.
+// are bf16, gradients fp32; products and sums are fp32. This is what a trainer sees of it; the
+// arithmetic is in cpu_model and cuda_model.
 #ifndef MILLPOND_HOST_ADAPTERS_SAMPLE_MODEL_H_
 #define MILLPOND_HOST_ADAPTERS_SAMPLE_MODEL_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "host_adapters/sample/bfloat.h"
-#include "host_adapters/sample/dense.h"
-#include "host_adapters/sample/workers.h"
+#include "host_adapters/sample/device.h"
+#include "host_adapters/sample/layout.h"
 
 namespace millpond::sample {
 
-inline constexpr std::size_t kBytes = 256;
-
-struct Shape {
-  std::size_t context = 8;     // bytes seen
-  std::size_t embedding = 48;  // numbers a byte
-  std::size_t hidden = 384;
-  std::size_t layers = 2;
-};
-
-// One parameter with its gradient. Matrices are [inputs, outputs], row-major.
-struct Parameter {
-  std::string name;
-  std::vector<std::uint64_t> shape;
-  bool decays;  // belongs to the group with weight decay
-  std::vector<Bfloat> value;
-  std::vector<float> grad;
-  std::size_t numel() const { return value.size(); }
-};
-
 class Model {
  public:
-  Model(const Shape& shape, std::uint64_t seed, Workers& workers);
+  // First values follow from seed, parameter and index alone. The device must outlive the model.
+  Model(const Layout& layout, std::uint64_t seed, Device& device);
+  virtual ~Model() = default;
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
 
-  const Shape& shape() const { return shape_; }
-  std::vector<Parameter>& parameters() { return parameters_; }
-  const std::vector<Parameter>& parameters() const { return parameters_; }
-  std::size_t parameter_count() const;
+  const Layout& layout() const { return layout_; }
+  Device& device() const { return device_; }
 
-  // `contexts` holds targets.size() rows of `context` bytes. Both return the mean cross-entropy in
-  // nats; backward also writes every gradient (of the mean).
-  double loss(std::span<const std::uint8_t> contexts, std::span<const std::uint8_t> targets);
-  double backward(std::span<const std::uint8_t> contexts, std::span<const std::uint8_t> targets);
+  // The flat buffers of a section, in the device's memory.
+  Bfloat* values(std::size_t section) const { return values_[section].get(); }
+  float* grads(std::size_t section) const { return grads_[section].get(); }
+  Bfloat* value(const Piece& piece) const { return values(piece.section) + piece.offset; }
+  float* grad(const Piece& piece) const { return grads(piece.section) + piece.offset; }
+  // A whole parameter.
+  Piece whole(std::size_t parameter) const;
+  std::vector<Bfloat> download(std::size_t parameter) const;
 
-  // Parameters as fp32 for the products; call it after parameters changed.
-  void widen_parameters();
-  // For finite differences: the fp32 values that the products use.
-  std::span<float> wide(std::size_t parameter) { return wide_[parameter]; }
+  // `contexts` holds targets.size() rows of `context` bytes. Both return the cross-entropy in nats,
+  // summed over the rows; backward also writes every gradient: of that sum divided by `step_rows`,
+  // the rows of the whole step, of which these may be a part.
+  virtual double loss(std::span<const std::uint8_t> contexts,
+                      std::span<const std::uint8_t> targets) = 0;
+  virtual double backward(std::span<const std::uint8_t> contexts,
+                          std::span<const std::uint8_t> targets, std::size_t step_rows) = 0;
+  // To be called after values changed: the products use copies of their own.
+  virtual void values_changed() = 0;
 
- private:
+ protected:
+  // Hidden layers and the last one.
   struct Layer {
     std::size_t weight;  // index of the matrix; its bias follows
     std::size_t inputs;
     std::size_t outputs;
   };
-  void add(const std::string& name, std::vector<std::uint64_t> shape, bool decays, double range,
-           std::uint64_t seed);
-  double forward(std::span<const std::uint8_t> contexts, std::span<const std::uint8_t> targets,
-                 bool gradient);
-  void embedding_gradient(std::span<const std::uint8_t> contexts, std::size_t batch);
+  const std::vector<Layer>& stack() const { return stack_; }
 
-  Shape shape_;
-  Workers& workers_;
-  Dense dense_;
-  std::vector<Parameter> parameters_;
-  std::vector<std::vector<float>> wide_;
-  std::vector<Layer> stack_;                     // hidden layers and the last one
-  std::vector<std::vector<float>> activations_;  // input of each layer, then the logits
-  std::vector<float> row_loss_;
-  std::vector<float> error_, next_error_;  // gradient of a layer's output and of its input
+ private:
+  Layout layout_;
+  Device& device_;
+  std::array<Array<Bfloat>, Layout::kSections> values_;
+  std::array<Array<float>, Layout::kSections> grads_;
+  std::vector<Layer> stack_;
 };
 
 }  // namespace millpond::sample

@@ -6,8 +6,10 @@
 
 namespace millpond::sample {
 
-Progress::Progress(bool quiet)
-    : quiet_(quiet),
+Progress::Progress(bool quiet, std::uint32_t rank, std::uint32_t ranks)
+    : rank_(rank),
+      prefix_(ranks > 1 ? "rank " + std::to_string(rank) + ": " : ""),
+      quiet_(quiet || rank > 0),
       terminal_(isatty(STDERR_FILENO) == 1),
       start_(std::chrono::steady_clock::now()),
       last_(start_) {}
@@ -40,6 +42,15 @@ void Progress::step(std::uint64_t step, std::uint64_t steps, double bits_per_byt
 
 void Progress::line(std::string_view text, bool always) {
   if (quiet_ && !always) return;
+  clear();
+  // One write: lines of other ranks must not come in between.
+  const std::string whole = prefix_ + std::string(text) + "\n";
+  std::fputs(whole.c_str(), stderr);
+  std::fflush(stderr);
+}
+
+void Progress::milestone(std::string_view text) {
+  if (rank_ != 0) return;
   clear();
   std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
   std::fflush(stderr);

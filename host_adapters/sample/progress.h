@@ -12,7 +12,8 @@ namespace millpond::sample {
 
 class Progress {
  public:
-  explicit Progress(bool quiet);
+  // Ranks above 0 tell only what must be told, with their number before it.
+  explicit Progress(bool quiet, std::uint32_t rank = 0, std::uint32_t ranks = 1);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -21,10 +22,14 @@ class Progress {
   void step(std::uint64_t step, std::uint64_t steps, double bits_per_byte);
   // A line that stays; also with --quiet where `always`.
   void line(std::string_view text, bool always = false);
+  // A line that stays, also with --quiet, of rank 0: what all ranks have done together.
+  void milestone(std::string_view text);
 
  private:
   void clear();
 
+  std::uint32_t rank_;
+  std::string prefix_;
   bool quiet_;
   bool terminal_;
   bool shown_ = false;

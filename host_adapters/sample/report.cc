@@ -30,6 +30,32 @@ std::string bytes(std::uint64_t count) {
   return std::to_string(count) + " B";
 }
 
+// One line for each rank, and who was last: ranks of a node share its drive and memory.
+std::string rank_lines(const std::vector<RankFigures>& ranks) {
+  std::string out =
+      "\nrank   optimizer ms   read, last step   written   state in memory   waited most for\n";
+  RankFigures sum;
+  std::size_t slowest = 0;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    char line[200];
+    std::snprintf(line, sizeof(line), "%4zu %14.2f %17s %9s %17s   %s\n", r,
+                  ranks[r].optimizer_seconds * 1e3, bytes(ranks[r].bytes_read).c_str(),
+                  bytes(ranks[r].bytes_written).c_str(), bytes(ranks[r].resident_bytes).c_str(),
+                  ranks[r].bound_by);
+    out += line;
+    sum.bytes_read += ranks[r].bytes_read;
+    sum.bytes_written += ranks[r].bytes_written;
+    sum.resident_bytes += ranks[r].resident_bytes;
+    if (ranks[r].optimizer_seconds > ranks[slowest].optimizer_seconds) slowest = r;
+  }
+  const RankFigures& last = ranks[slowest];
+  return out + "together: " + bytes(sum.bytes_read) + " read, " + bytes(sum.bytes_written) +
+         " written in " + number("%.2f ms", last.optimizer_seconds * 1e3) + ", " +
+         bytes(sum.resident_bytes) + " in memory; slowest: rank " + std::to_string(slowest) +
+         (last.bound_by[0] == '\0' ? "" : std::string(", which waited most for ") + last.bound_by) +
+         "\n";
+}
+
 void row(std::string& out, const std::string& title, const std::vector<std::string>& cells) {
   out += title + std::string(title.size() < 34 ? 34 - title.size() : 1, ' ');
   for (const std::string& cell : cells) {
@@ -45,6 +71,7 @@ std::string table(const Arguments& arguments, const RunResult& result) {
   for (std::size_t s = 0; s < result.names.size(); ++s) {
     out += result.names[s] + ": " + result.costs[s].description + "\n";
   }
+  out += result.place + "\n";
   out += std::to_string(result.parameters) + " parameters, text of " + bytes(result.text_bytes) +
          (arguments.mode == Mode::kResident ? "" : ", moments " + arguments.moments) + "\n\n";
   const auto each = [&](const std::string& title,
@@ -69,6 +96,7 @@ std::string table(const Arguments& arguments, const RunResult& result) {
   }
   each("read, last step", [](const Costs& c) { return bytes(c.last.bytes_read); });
   each("written, last step", [](const Costs& c) { return bytes(c.last.bytes_written); });
+  if (result.ranks.size() > 1) out += rank_lines(result.ranks);
   if (result.skipped != 0) out += std::to_string(result.skipped) + " steps were skipped\n";
   out += "\nA bigram model with this text's own frequencies: " +
          number("%.4f", result.bigram_bits_per_byte) +
@@ -110,6 +138,17 @@ std::string json_report(const Arguments& arguments, const RunResult& result) {
                                  {"first_step_bytes_written", costs.first.bytes_written},
                                  {"last_step_bytes_read", costs.last.bytes_read},
                                  {"last_step_bytes_written", costs.last.bytes_written}};
+  }
+  document["place"] = result.place;
+  document["micro_batches"] = arguments.micro_batches;
+  nlohmann::ordered_json& ranks = document["ranks"] = nlohmann::ordered_json::array();
+  for (const RankFigures& figures : result.ranks) {
+    ranks.push_back({{"optimizer_seconds", figures.optimizer_seconds},
+                     {"last_step_bytes_read", figures.bytes_read},
+                     {"last_step_bytes_written", figures.bytes_written},
+                     {"resident_bytes", figures.resident_bytes},
+                     {"device_bytes_in_use", figures.device_bytes},
+                     {"bound_by", figures.bound_by}});
   }
   document["digest"] = "xxh3-128:" + result.digest;
   return document.dump(2) + "\n";

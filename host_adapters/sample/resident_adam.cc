@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "host_adapters/sample/dense.h"
 #include "host_adapters/sample/durable_file.h"
 #include "millpond/error.hpp"
 
@@ -17,10 +18,10 @@ namespace {
 
 constexpr std::uint64_t kMagic = 0x314d414441444e50;  // "PNDADAM1"
 
-constexpr std::size_t kSlice = 32768;  // elements a task; a multiple of torch's vector
+constexpr std::size_t kTask = 32768;  // elements; ; a multiple of torch's vector
 
 struct Slice {
-  std::size_t parameter, begin, end;
+  std::size_t piece, begin, end;
 };
 
 AdamScalars scalars_of(const Hyperparameters& hyper, const StepInput& input, bool decays,
@@ -42,14 +43,20 @@ AdamScalars scalars_of(const Hyperparameters& hyper, const StepInput& input, boo
 
 }  // namespace
 
-ResidentAdam::ResidentAdam(Model& model, const Hyperparameters& hyper, Workers& workers)
-    : model_(model), hyper_(hyper), workers_(workers), loops_(best_dense_loops()) {
-  for (const Parameter& parameter : model.parameters()) {
+ResidentAdam::ResidentAdam(Model& model, std::uint32_t rank, const Hyperparameters& hyper,
+                           CpuDevice& device)
+    : Optimizer(model.layout().pieces(rank)),
+      model_(model),
+      hyper_(hyper),
+      workers_(device.workers()),
+      loops_(best_dense_loops()) {
+  for (const Piece& piece : pieces()) {
     State state;
-    state.main.resize(parameter.numel());
-    std::transform(parameter.value.begin(), parameter.value.end(), state.main.begin(), widen);
-    state.exp_avg.resize(parameter.numel());
-    state.exp_avg_sq.resize(parameter.numel());
+    state.main.resize(piece.numel());
+    std::transform(model.value(piece), model.value(piece) + piece.numel(), state.main.begin(),
+                   widen);
+    state.exp_avg.resize(piece.numel());
+    state.exp_avg_sq.resize(piece.numel());
     states_.push_back(std::move(state));
   }
 }
@@ -61,19 +68,20 @@ StepCost ResidentAdam::step(const StepInput& input) {
     std::vector<Slice> slices;
     for (std::size_t p = 0; p < states_.size(); ++p) {
       const std::size_t numel = states_[p].main.size();
-      for (std::size_t begin = 0; begin < numel; begin += kSlice) {
-        slices.push_back({p, begin, std::min(numel, begin + kSlice)});
+      for (std::size_t begin = 0; begin < numel; begin += kTask) {
+        slices.push_back({p, begin, std::min(numel, begin + kTask)});
       }
     }
     const AdamScalars plain = scalars_of(hyper_, input, false, step_);
     const AdamScalars decaying = scalars_of(hyper_, input, true, step_);
     workers_.run(slices.size(), [&](std::size_t task) {
       const Slice& slice = slices[task];
-      Parameter& parameter = model_.parameters()[slice.parameter];
-      State& state = states_[slice.parameter];
-      loops_.adam(parameter.decays ? decaying : plain, parameter.numel(), slice.begin, slice.end,
-                  parameter.grad.data(), state.main.data(), state.exp_avg.data(),
-                  state.exp_avg_sq.data(), parameter.value.data());
+      const Piece& piece = pieces()[slice.piece];
+      State& state = states_[slice.piece];
+      const bool decays = model_.layout().parameters()[piece.parameter].decays;
+      loops_.adam(decays ? decaying : plain, piece.numel(), slice.begin, slice.end,
+                  model_.grad(piece), state.main.data(), state.exp_avg.data(),
+                  state.exp_avg_sq.data(), model_.value(piece));
     });
   }
   StepCost cost;
@@ -81,21 +89,25 @@ StepCost ResidentAdam::step(const StepInput& input) {
   return cost;
 }
 
-void ResidentAdam::read(std::size_t parameter, Part part, std::size_t begin,
-                        std::span<float> values) {
-  const State& state = states_.at(parameter);
+void ResidentAdam::read(std::size_t piece, Part part, std::size_t begin, std::span<float> values) {
+  const State& state = states_.at(piece);
   const std::vector<float>& from = part == Part::kMain     ? state.main
                                    : part == Part::kExpAvg ? state.exp_avg
                                                            : state.exp_avg_sq;
   std::copy_n(from.data() + begin, values.size(), values.data());
 }
 
-std::uint64_t ResidentAdam::resident_bytes() { return 12 * model_.parameter_count(); }
+std::uint64_t ResidentAdam::resident_bytes() {
+  std::uint64_t elements = 0;
+  for (const Piece& piece : pieces()) elements += piece.numel();
+  return 3 * sizeof(float) * elements;
+}
 
 std::string ResidentAdam::description() {
   return std::string("resident Adam, fp32 state in memory (") + loops_.name + " loops)";
 }
-// A file is: magic, step, number of parameters, for each its elements and three arrays; XXH3-64 of
+
+// A file is: magic, step, number of pieces, for each its elements and three arrays; XXH3-64 of
 // all that at the end.
 void ResidentAdam::save(const std::filesystem::path& path) {
   std::string bytes;
@@ -103,7 +115,7 @@ void ResidentAdam::save(const std::filesystem::path& path) {
     bytes.append(static_cast<const char*>(data), size);
   };
   const auto put_number = [&put](std::uint64_t number) { put(&number, sizeof(number)); };
-  bytes.reserve(12 * model_.parameter_count() + 4096);
+  bytes.reserve(resident_bytes() + 4096);
   put_number(kMagic);
   put_number(step_);
   put_number(states_.size());
@@ -146,10 +158,10 @@ void ResidentAdam::load(const std::filesystem::path& path) {
   expect(kMagic, "this is no state of the resident optimizer");
   std::uint64_t step = 0;
   take(&step, sizeof(step));
-  expect(states_.size(), "another number of parameters");
+  expect(states_.size(), "another number of pieces");
   std::vector<State> loaded = states_;
   for (State& state : loaded) {
-    expect(state.main.size(), "a parameter has another size");
+    expect(state.main.size(), "a piece has another size");
     for (auto* values : {&state.main, &state.exp_avg, &state.exp_avg_sq}) {
       take(values->data(), values->size() * sizeof(float));
     }
@@ -157,8 +169,8 @@ void ResidentAdam::load(const std::filesystem::path& path) {
   states_ = std::move(loaded);
   step_ = step;
   for (std::size_t p = 0; p < states_.size(); ++p) {
-    std::transform(states_[p].main.begin(), states_[p].main.end(),
-                   model_.parameters()[p].value.begin(), narrow);
+    std::transform(states_[p].main.begin(), states_[p].main.end(), model_.value(pieces()[p]),
+                   narrow);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "host_adapters/sample/saves.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -44,10 +45,15 @@ std::vector<std::uint64_t> steps_in(const fs::path& directory) {
 }
 
 nlohmann::json as_json(std::uint64_t step, const RunIdentity& identity) {
-  return {{"format", kFormat},           {"step", step},
-          {"kind", identity.kind},       {"model", identity.model},
-          {"moments", identity.moments}, {"text", identity.text},
-          {"seed", identity.seed},       {"batch", identity.batch}};
+  return {{"format", kFormat},
+          {"step", step},
+          {"kind", identity.kind},
+          {"model", identity.model},
+          {"moments", identity.moments},
+          {"text", identity.text},
+          {"seed", identity.seed},
+          {"batch", identity.batch},
+          {"micro_batches", identity.micro_batches}};
 }
 
 void check_identity(const fs::path& file, std::uint64_t step, const RunIdentity& identity) {
@@ -70,12 +76,18 @@ void check_identity(const fs::path& file, std::uint64_t step, const RunIdentity&
 }  // namespace
 
 void write_save(const fs::path& directory, std::uint64_t step, const RunIdentity& identity,
-                Optimizer& optimizer) {
+                Optimizer& optimizer, Collective& ranks) {
   const fs::path folder = directory / folder_name(step);
-  fs::create_directories(folder);
-  sync_directory(directory);
-  write_durably(folder / "sample.json", as_json(step, identity).dump(2) + "\n");
+  if (ranks.rank() == 0) {
+    fs::create_directories(folder);
+    sync_directory(directory);
+    write_durably(folder / "sample.json", as_json(step, identity).dump(2) + "\n");
+  }
+  // Nobody goes on before the folder is there.
+  std::vector<std::byte> words(ranks.size());
+  ranks.all_gather(&words[ranks.rank()], words.data(), 1, {MILLPOND_DEVICE_CPU, 0, 0});
   optimizer.save(folder / "optimizer");
+  if (ranks.rank() != 0) return;
   sync_directory(folder);
   for (const std::uint64_t other : steps_in(directory)) {
     if (other < step) fs::remove_all(directory / folder_name(other));

@@ -20,6 +20,7 @@ class Text {
   Text(const std::filesystem::path& path, std::size_t context);
 
   std::size_t size() const { return bytes_.size(); }
+  std::size_t context() const { return context_; }
   // Which text this is, for a resumed run: XXH3 of the bytes.
   std::uint64_t fingerprint() const { return fingerprint_; }
 

@@ -1,4 +1,4 @@
-// One training run: model, optimizer, text.
+// One training run: model, optimizer, text, and the ranks that share them.
 #ifndef MILLPOND_HOST_ADAPTERS_SAMPLE_TRAINER_H_
 #define MILLPOND_HOST_ADAPTERS_SAMPLE_TRAINER_H_
 
@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "host_adapters/sample/arguments.h"
-#include "host_adapters/sample/model.h"
 #include "host_adapters/sample/optimizer.h"
+#include "host_adapters/sample/place.h"
 #include "host_adapters/sample/progress.h"
-#include "host_adapters/sample/text.h"
 
 namespace millpond::sample {
 
@@ -19,14 +18,24 @@ struct Evaluation {
   double bits_per_byte;
 };
 
-// What one optimizer cost.
+// What one optimizer cost this rank.
 struct Costs {
-  std::vector<double> step_seconds;       // gradients and update
+  std::vector<double> step_seconds;       // gradients, update, exchange of parameters
   std::vector<double> optimizer_seconds;  // the update alone
   StepCost first;                         // of this process: mains only, where it began with step 1
   StepCost last;
   std::uint64_t resident_bytes = 0;  // of state
   std::string description;
+};
+
+// What one rank's last optimizer (the streamed one, where there is one) cost, as told to all ranks.
+struct RankFigures {
+  double optimizer_seconds = 0.0;  // median
+  std::uint64_t bytes_read = 0;    // in the last step
+  std::uint64_t bytes_written = 0;
+  std::uint64_t resident_bytes = 0;
+  std::uint64_t device_bytes = 0;  // in use on its device, whoever took them
+  char bound_by[40] = {};          // what its last step waited for longest
 };
 
 struct RunResult {
@@ -37,38 +46,17 @@ struct RunResult {
   std::size_t evaluated_bytes = 0;
   std::vector<std::string> names;       // of the optimizers: "resident", "streamed"
   std::vector<Costs> costs;             // one each
+  std::vector<RankFigures> ranks;       // by rank
+  std::string place;                    // devices and collective, in words
   std::string digest;                   // of the final parameters
   std::vector<float> final_parameters;  // widened, in order
   std::size_t parameters = 0;
   std::size_t text_bytes = 0;
 };
 
-// The bytes differ that must not.
-struct Difference {
-  std::string parameter;
-  std::string part;  // "parameter", "main", "exp_avg", "exp_avg_sq"
-  std::size_t index;
-  std::uint64_t step;
-  std::string values;
-};
-
-class Different : public std::exception {
- public:
-  explicit Different(const Difference& difference);
-  const char* what() const noexcept override { return text_.c_str(); }
-
- private:
-  std::string text_;
-};
-
-// Mean bits per byte of the model at these places.
-double evaluate(Model& model, const Text& text, const std::vector<std::size_t>& places);
-
-// "0123..." XXH3-128 of all parameters in order.
-std::string digest(const Model& model);
-
-// Runs what the arguments ask for. Throws Error, or Different from --compare.
-RunResult train(const Arguments& arguments, Progress& progress);
+// Runs what the arguments ask for, together with the other ranks of the place. Throws Error, or
+// Different from --compare.
+RunResult train(const Arguments& arguments, const Place& place, Progress& progress);
 
 }  // namespace millpond::sample
 

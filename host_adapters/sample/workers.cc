@@ -3,7 +3,6 @@
 #include <sched.h>
 
 namespace millpond::sample {
-namespace {
 
 std::size_t usable_processors() {
   cpu_set_t set;
@@ -11,8 +10,6 @@ std::size_t usable_processors() {
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
   return static_cast<std::size_t>(CPU_COUNT(&set));
 }
-
-}  // namespace
 
 Workers::Workers(std::size_t threads) {
   if (threads == 0) threads = usable_processors();

@@ -15,6 +15,9 @@
 
 namespace millpond::sample {
 
+// How many processors this process may use.
+std::size_t usable_processors();
+
 class Workers {
  public:
   // `threads` in all, the caller of run included; 0: as many as the process may use.

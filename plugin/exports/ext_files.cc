@@ -1,5 +1,5 @@
-// files/1 and probe/1: declared, and answered with MILLPOND_E_UNSUPPORTED in this version; and the
-// list of all extensions by name.
+// files/1: declared, and answered with MILLPOND_E_UNSUPPORTED in this version; and the list of all
+// extensions by name.
 #include "millpond/error.hpp"
 #include "plugin/exports/boundary.h"
 #include "plugin/exports/extensions.h"
@@ -23,13 +23,10 @@ constexpr millpond_ext_files kFiles{{sizeof(millpond_ext_files), MILLPOND_TYPE_E
                                     unsupported,
                                     unsupported,
                                     unsupported};
-constexpr millpond_ext_probe kProbe{
-    {sizeof(millpond_ext_probe), MILLPOND_TYPE_EXT_PROBE}, unsupported, unsupported, unsupported};
 
 }  // namespace
 
 const millpond_ext_files* files_extension() { return &kFiles; }
-const millpond_ext_probe* probe_extension() { return &kProbe; }
 
 const void* find_extension(std::string_view name) {
   if (name == MILLPOND_EXT_REPORT_1) return report_extension();

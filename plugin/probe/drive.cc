@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -15,6 +16,23 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::uint64_t kBeatBytes = 256 << 20;
+// Below this a drive is most likely no local NVMe.
+constexpr double kSlowDrive = 0.5e9;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+[[noreturn]] void fail(const Transfer& transfer) {
+  throw Error(MILLPOND_E_IO, transfer.kind == Transfer::Kind::kRead ? "probe read" : "probe write",
+              std::strerror(transfer.error))
+      .path(transfer.path)
+      .at(transfer.offset)
+      .want(transfer.bytes, transfer.done)
+      .os(transfer.error);
+}
+
 // Keeps the queue full with transfers that a function describes until it has no more.
 class Stream {
  public:
@@ -25,6 +43,13 @@ class Stream {
       idle_.push_back(&transfers_[i]);
     }
   }
+
+  // After an error others may still be on their way with what belongs to this.
+  ~Stream() {
+    while (engine_.in_flight() > 0) engine_.reap(done_, true);
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
 
   // next(transfer): fills kind, fd, offset, bytes; false when there is nothing more.
   template <typename Next>
@@ -47,16 +72,6 @@ class Stream {
   }
 
  private:
-  static void fail(const Transfer& transfer) {
-    throw Error(MILLPOND_E_IO,
-                transfer.kind == Transfer::Kind::kRead ? "probe read" : "probe write",
-                std::strerror(transfer.error))
-        .path(transfer.path)
-        .at(transfer.offset)
-        .want(transfer.bytes, transfer.done)
-        .os(transfer.error);
-  }
-
   Engine& engine_;
   std::vector<Transfer> transfers_;
   std::vector<Transfer*> idle_;
@@ -65,57 +80,100 @@ class Stream {
 
 }  // namespace
 
-DriveRate measure_drive(const DriveRequest& request) {
-  ScratchRoot root(request.directory, request.direct);
-  EngineChoice choice = make_raw_engine(request.engine, request.queue_depth);
-  const std::uint64_t size = request.transfer_bytes;
-  const std::uint64_t places = std::max<std::uint64_t>(request.span_bytes / size, 2);
-  const std::uint32_t depth = std::max<std::uint32_t>(choice.raw->depth(), 2);
-  DriveRate rate;
-  rate.engine = choice.raw->name();
-  rate.direct = root.ability().direct;
+struct DriveProbe::State {
+  explicit State(const DriveRequest& r)
+      : request(r), root(r.directory, r.direct), choice(make_raw_engine(r.engine, r.queue_depth)) {}
 
-  Engine engine(std::move(choice.raw), std::chrono::seconds(60));
-  engine.reserve(depth);
-  Pages memory(depth * size);
-  // Noise, so that no drive or filesystem has an easier time with it than with real state.
-  memory.fill_noise();
-  const Fd file = root.create(places * size, "probe");
-  engine.use_memory(memory.data(), memory.bytes());
-  Stream stream(engine, memory, size, depth);
+  DriveRequest request;
+  ScratchRoot root;
+  EngineChoice choice;
+  std::uint64_t places = 0;
+  Fd file;
+  // The engine waits at its end for what uses the memory: it goes first.
+  std::unique_ptr<Pages> memory;
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Stream> stream;
 
-  std::uint64_t at = 0;
-  const auto describe = [&](Transfer* transfer, Transfer::Kind kind, std::uint64_t place) {
+  bool describe(Transfer* transfer, Transfer::Kind kind, std::uint64_t place) const {
     transfer->kind = kind;
     transfer->fd = file.get();
-    transfer->offset = place % places * size;
-    transfer->bytes = size;
+    transfer->offset = place % places * request.transfer_bytes;
+    transfer->bytes = request.transfer_bytes;
     transfer->path = "probe file";
     return true;
-  };
-  stream.run([&](Transfer* transfer) {
-    return at < places && describe(transfer, Transfer::Kind::kWrite, at++);
-  });
+  }
+  bool over(Clock::time_point begin) const {
+    return request.most_seconds > 0 && seconds_since(begin) > request.most_seconds;
+  }
+  void tell(const ProbeBeat& beat, std::uint64_t done, std::uint64_t total) const {
+    const std::uint64_t each = std::max<std::uint64_t>(kBeatBytes / request.transfer_bytes, 1);
+    if (beat && done % each == 0) {
+      beat(done * request.transfer_bytes, total * request.transfer_bytes);
+    }
+  }
+};
 
+DriveProbe::DriveProbe(const DriveRequest& request, const ProbeBeat& beat)
+    : state_(std::make_unique<State>(request)) {
+  State& state = *state_;
+  const std::uint64_t size = request.transfer_bytes;
+  state.places = std::max<std::uint64_t>(request.file_bytes / size, 2);
+  const std::uint32_t depth = std::max<std::uint32_t>(state.choice.raw->depth(), 2);
+  state.file = state.root.create(state.places * size, "probe");
+  state.memory = std::make_unique<Pages>(depth * size);
+  // Noise, so that no drive or filesystem has an easier time with it than with real state.
+  state.memory->fill_noise();
+  state.engine = std::make_unique<Engine>(std::move(state.choice.raw), std::chrono::seconds(60));
+  state.engine->reserve(depth);
+  state.engine->use_memory(state.memory->data(), state.memory->bytes());
+  state.stream = std::make_unique<Stream>(*state.engine, *state.memory, size, depth);
+
+  std::uint64_t at = 0;
+  const auto begin = Clock::now();
+  state.stream->run([&](Transfer* transfer) {
+    if (at == state.places || (at >= 2 && state.over(begin))) return false;
+    state.tell(beat, at, state.places);
+    return state.describe(transfer, Transfer::Kind::kWrite, at++);
+  });
+  state.places = at;  // what was not written is not read either
+}
+
+DriveProbe::~DriveProbe() {
+  if (state_->engine != nullptr) state_->engine->forget(state_->file.get());
+}
+
+DriveRate DriveProbe::measure(double read_share, std::uint64_t move_bytes, const ProbeBeat& beat) {
+  State& state = *state_;
+  const std::uint64_t total = std::max<std::uint64_t>(move_bytes / state.request.transfer_bytes, 1);
   // Reads run ahead of writes by half the file; the share is kept by counting.
-  const std::uint64_t total = std::max<std::uint64_t>(request.move_bytes / size, 1);
   std::uint64_t reads = 0;
   std::uint64_t writes = 0;
   const auto begin = Clock::now();
-  stream.run([&](Transfer* transfer) {
+  state.stream->run([&](Transfer* transfer) {
     const std::uint64_t issued = reads + writes;
-    if (issued == total) return false;
-    const bool read =
-        static_cast<double>(reads) < request.read_share * static_cast<double>(issued + 1);
-    return read ? describe(transfer, Transfer::Kind::kRead, places / 2 + reads++)
-                : describe(transfer, Transfer::Kind::kWrite, writes++);
+    if (issued == total || (issued != 0 && state.over(begin))) return false;
+    state.tell(beat, issued, total);
+    const bool read = static_cast<double>(reads) < read_share * static_cast<double>(issued + 1);
+    return read ? state.describe(transfer, Transfer::Kind::kRead, state.places / 2 + reads++)
+                : state.describe(transfer, Transfer::Kind::kWrite, writes++);
   });
-  rate.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  rate.bytes_read = reads * size;
-  rate.bytes_written = writes * size;
-  rate.bytes_per_s = static_cast<double>(total * size) / rate.seconds;
-  engine.forget(file.get());
+  DriveRate rate;
+  rate.seconds = seconds_since(begin);
+  rate.bytes_read = reads * state.request.transfer_bytes;
+  rate.bytes_written = writes * state.request.transfer_bytes;
+  rate.bytes_per_s = static_cast<double>(rate.bytes_read + rate.bytes_written) / rate.seconds;
   return rate;
+}
+
+const char* DriveProbe::engine() const { return state_->engine->name(); }
+bool DriveProbe::direct() const { return state_->root.ability().direct; }
+
+Check judge_drive(double mixed_bytes_per_s) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.2f GB/s", mixed_bytes_per_s / 1e9);
+  if (mixed_bytes_per_s >= kSlowDrive) return {"drive", Verdict::kOk, text, ""};
+  return {"drive", Verdict::kWarning, text,
+          "Name a directory on a local NVMe drive: through this one a step takes long."};
 }
 
 }  // namespace millpond::plugin

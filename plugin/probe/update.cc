@@ -28,25 +28,63 @@ struct Array {
 };
 
 // Loads and stores of whole words: nothing is computed that could take longer than the memory does.
-void renew(std::byte* memory, std::uint64_t bytes, std::uint64_t word) {
-  for (std::uint64_t i = 0; i < bytes; i += 8) {
+template <std::uint64_t kBytes>
+inline void renew(std::byte* memory, std::uint64_t word) {
+  for (std::uint64_t i = 0; i < kBytes; i += 8) {
     std::uint64_t value;
     std::memcpy(&value, memory + i, 8);
     value ^= word;
     std::memcpy(memory + i, &value, 8);
   }
 }
-std::uint64_t load(const std::byte* memory, std::uint64_t bytes) {
+template <std::uint64_t kBytes>
+inline std::uint64_t load(const std::byte* memory) {
   std::uint64_t sum = 0;
-  for (std::uint64_t i = 0; i < bytes; i += 8) {
+  for (std::uint64_t i = 0; i < kBytes; i += 8) {
     std::uint64_t value;
     std::memcpy(&value, memory + i, 8);
     sum ^= value;
   }
   return sum;
 }
-void store(std::byte* memory, std::uint64_t bytes, std::uint64_t word) {
-  for (std::uint64_t i = 0; i < bytes; i += 8) std::memcpy(memory + i, &word, 8);
+template <std::uint64_t kBytes>
+inline void store(std::byte* memory, std::uint64_t word) {
+  for (std::uint64_t i = 0; i < kBytes; i += 8) std::memcpy(memory + i, &word, 8);
+}
+
+// The arrays of one block. main NULL: the model is its own.
+struct BlockArrays {
+  std::byte* main;
+  std::byte* exp_avg;
+  std::byte* exp_avg_sq;
+  const std::byte* grad;
+  std::byte* model;
+};
+
+// What an update of a block loads and stores, all arrays side by side as it goes through them.
+// Sizes are those of an element; scales of the moments, 1/64 of them, are left out.
+template <std::uint64_t kMoment, std::uint64_t kGrad>
+void move_block(const BlockArrays& block) {
+  constexpr std::uint64_t kUnit = 64;  // elements: whole words of every array
+  for (std::uint64_t e = 0; e < kBlockElements; e += kUnit) {
+    const std::uint64_t word = load<kUnit * kGrad>(block.grad + e * kGrad) & 1;
+    renew<kUnit * kMoment>(block.exp_avg + e * kMoment, word);
+    renew<kUnit * kMoment>(block.exp_avg_sq + e * kMoment, word);
+    if (block.main != nullptr) {
+      renew<kUnit * 4>(block.main + e * 4, word);
+      store<kUnit * 2>(block.model + e * 2, word);
+    } else {
+      renew<kUnit * 4>(block.model + e * 4, word);
+    }
+  }
+}
+
+using MoveBlock = void (*)(const BlockArrays&);
+MoveBlock move_block_of(std::uint64_t moment, std::uint64_t grad) {
+  if (grad == 4) {
+    return moment == 4 ? move_block<4, 4> : moment == 2 ? move_block<2, 4> : move_block<1, 4>;
+  }
+  return moment == 4 ? move_block<4, 2> : moment == 2 ? move_block<2, 2> : move_block<1, 2>;
 }
 
 double median(std::vector<double> values) {
@@ -107,24 +145,12 @@ class Workload {
     });
   }
 
-  // In pieces that stay in the first-level cache together, as the update touches them.
   void move(ThreadPool& pool) {
-    constexpr std::uint64_t kPieces = kBlockElements / 1024;
-    pool.run(blocks_, [this](std::uint64_t b) {
-      for (std::uint64_t p = 0; p < kPieces; ++p) {
-        const auto part = [&](const Array& array) {
-          return array.block(b) + array.block_bytes / kPieces * p;
-        };
-        const std::uint64_t word = load(part(grad_), grad_.block_bytes / kPieces);
-        if (!own_main_) renew(part(main_), main_.block_bytes / kPieces, word & 1);
-        renew(part(exp_avg_), exp_avg_.block_bytes / kPieces, word & 1);
-        renew(part(exp_avg_sq_), exp_avg_sq_.block_bytes / kPieces, word & 1);
-        if (own_main_) {
-          renew(part(model_), model_.block_bytes / kPieces, word & 1);
-        } else {
-          store(part(model_), model_.block_bytes / kPieces, word);
-        }
-      }
+    const MoveBlock move_one =
+        move_block_of(kernels::item_bytes(request_.moments), kernels::item_bytes(request_.grad));
+    pool.run(blocks_, [this, move_one](std::uint64_t b) {
+      move_one({own_main_ ? nullptr : main_.block(b), exp_avg_.block(b), exp_avg_sq_.block(b),
+                grad_.block(b), model_.block(b)});
     });
   }
 

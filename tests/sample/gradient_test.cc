@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <vector>
 
-#include "host_adapters/sample/model.h"
+#include "host_adapters/sample/cpu_model.h"
 
 namespace millpond::sample {
 namespace {
@@ -51,37 +52,39 @@ class Gradient : public testing::TestWithParam<Case> {};
 
 TEST_P(Gradient, agrees_with_finite_differences) {
   const auto& [shape, batch] = GetParam();
-  Workers workers(2);
-  Model model(shape, 7, workers);
+  CpuDevice device(2);
+  CpuModel model(Layout(shape, 1), 7, device);
+  const std::vector<Parameter>& parameters = model.layout().parameters();
   // Biases begin at zero: give them values, so that a wrong use of them shows.
-  for (std::size_t p = 0; p < model.parameters().size(); ++p) {
-    Parameter& parameter = model.parameters()[p];
-    for (std::size_t i = 0; i < parameter.numel(); ++i) {
-      if (parameter.shape.size() == 1) {
-        parameter.value[i] = narrow(0.05F * static_cast<float>(static_cast<int>(i % 7) - 3));
-      }
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    if (parameters[p].shape.size() != 1) continue;
+    for (std::size_t i = 0; i < parameters[p].numel; ++i) {
+      model.value(model.whole(p))[i] =
+          narrow(0.05F * static_cast<float>(static_cast<int>(i % 7) - 3));
     }
   }
-  model.widen_parameters();
+  model.values_changed();
   std::vector<std::uint8_t> contexts(batch * shape.context), targets(batch);
   for (std::size_t i = 0; i < contexts.size(); ++i) contexts[i] = (i * 37 + i / 5) % 256;
   for (std::size_t i = 0; i < batch; ++i) targets[i] = (i * 91) % 256;
 
   Values values;
-  for (std::size_t p = 0; p < model.parameters().size(); ++p) {
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
     values.emplace_back(model.wide(p).begin(), model.wide(p).end());
   }
   const double exact = oracle_loss(shape, values, contexts, targets);
-  EXPECT_NEAR(model.loss(contexts, targets), exact, 1e-5);
-  EXPECT_NEAR(model.backward(contexts, targets), exact, 1e-5);
+  const auto rows = static_cast<double>(batch);
+  EXPECT_NEAR(model.loss(contexts, targets) / rows, exact, 1e-5);
+  EXPECT_NEAR(model.backward(contexts, targets, batch) / rows, exact, 1e-5);
 
   for (std::size_t p = 0; p < values.size(); ++p) {
-    const Parameter& parameter = model.parameters()[p];
+    const Parameter& parameter = parameters[p];
+    const std::span<const float> grad(model.grad(model.whole(p)), parameter.numel);
     double largest = 0.0;
-    for (const float g : parameter.grad) largest = std::max(largest, std::fabs(double{g}));
+    for (const float g : grad) largest = std::max(largest, std::fabs(double{g}));
     EXPECT_GT(largest, 1e-5) << parameter.name;
     // Every tenth element, and the first and last ones.
-    for (std::size_t i = 0; i < parameter.numel(); i += i + 1 == parameter.numel() ? 1 : 10) {
+    for (std::size_t i = 0; i < parameter.numel; i += i + 1 == parameter.numel ? 1 : 10) {
       constexpr double kStep = 1e-6;
       const double before = values[p][i];
       values[p][i] = before + kStep;
@@ -90,8 +93,7 @@ TEST_P(Gradient, agrees_with_finite_differences) {
       const double below = oracle_loss(shape, values, contexts, targets);
       values[p][i] = before;
       const double difference = (above - below) / (2.0 * kStep);
-      ASSERT_NEAR(parameter.grad[i], difference, 1e-3 * largest + 1e-7)
-          << parameter.name << "[" << i << "]";
+      ASSERT_NEAR(grad[i], difference, 1e-3 * largest + 1e-7) << parameter.name << "[" << i << "]";
     }
   }
 }

@@ -1,12 +1,15 @@
 // Resident Adam against a plain scalar loop over the formula of torch's fused AdamW on the CPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <vector>
 
+#include "host_adapters/sample/cpu_model.h"
 #include "host_adapters/sample/resident_adam.h"
 #include "millpond/error.hpp"
 #include "tests/sample/sample_text.h"
@@ -49,25 +52,27 @@ void plain_step(Plain& s, const std::vector<float>& grad, double lr, double wd, 
 class ResidentAdamTest : public testing::TestWithParam<double> {};
 
 TEST_P(ResidentAdamTest, same_bits_as_the_formula) {
-  Workers workers(2);
-  Model model({2, 3, 13, 2}, 5, workers);
+  CpuDevice device(2);
+  CpuModel model(Layout({2, 3, 13, 2}, 1), 5, device);
   Hyperparameters hyper;
   hyper.beta1 = GetParam();
-  ResidentAdam adam(model, hyper, workers);
+  ResidentAdam adam(model, 0, hyper, device);
   std::vector<Plain> plain;
-  for (const Parameter& parameter : model.parameters()) {
+  for (const Piece& piece : adam.pieces()) {
     Plain state;
-    for (const Bfloat value : parameter.value) state.p.push_back(widen(value));
-    state.m.resize(parameter.numel());
-    state.v.resize(parameter.numel());
+    for (std::size_t i = 0; i < piece.numel(); ++i) {
+      state.p.push_back(widen(model.value(piece)[i]));
+    }
+    state.m.resize(piece.numel());
+    state.v.resize(piece.numel());
     plain.push_back(state);
   }
   std::uint32_t random = 1;
   for (int t = 1; t <= 20; ++t) {
     const double lr = 1e-3 * t;
     const float scale = t % 3 == 0 ? 1.0F : 1.7F;
-    for (Parameter& parameter : model.parameters()) {
-      for (float& g : parameter.grad) {
+    for (const Piece& piece : adam.pieces()) {
+      for (float& g : std::span(model.grad(piece), piece.numel())) {
         random = random * 1664525U + 1013904223U;
         g = static_cast<float>(static_cast<std::int32_t>(random)) * 0x1p-31F *
             ((random & 7U) == 0 ? 1e-6F : 1.0F);
@@ -75,10 +80,11 @@ TEST_P(ResidentAdamTest, same_bits_as_the_formula) {
     }
     adam.step({lr, scale, false});
     for (std::size_t p = 0; p < plain.size(); ++p) {
-      const Parameter& parameter = model.parameters()[p];
-      plain_step(plain[p], parameter.grad, lr, parameter.decays ? hyper.weight_decay : 0.0, scale,
-                 hyper, t);
-      std::vector<float> read(parameter.numel());
+      const Piece& piece = adam.pieces()[p];
+      const Parameter& parameter = model.layout().parameters()[piece.parameter];
+      const std::vector<float> grad(model.grad(piece), model.grad(piece) + piece.numel());
+      plain_step(plain[p], grad, lr, parameter.decays ? hyper.weight_decay : 0.0, scale, hyper, t);
+      std::vector<float> read(piece.numel());
       const auto expect_equal = [&](Part part, const std::vector<float>& expected) {
         adam.read(p, part, 0, read);
         ASSERT_EQ(std::memcmp(read.data(), expected.data(), read.size() * sizeof(float)), 0)
@@ -87,8 +93,8 @@ TEST_P(ResidentAdamTest, same_bits_as_the_formula) {
       expect_equal(Part::kMain, plain[p].p);
       expect_equal(Part::kExpAvg, plain[p].m);
       expect_equal(Part::kExpAvgSq, plain[p].v);
-      for (std::size_t i = 0; i < parameter.numel(); ++i) {
-        ASSERT_EQ(parameter.value[i], narrow(plain[p].p[i]));
+      for (std::size_t i = 0; i < piece.numel(); ++i) {
+        ASSERT_EQ(model.value(piece)[i], narrow(plain[p].p[i]));
       }
     }
   }
@@ -97,13 +103,13 @@ TEST_P(ResidentAdamTest, same_bits_as_the_formula) {
 INSTANTIATE_TEST_SUITE_P(Betas, ResidentAdamTest, testing::Values(0.9, 0.4));
 
 TEST(ResidentAdam, found_inf_moves_nothing) {
-  Workers workers(1);
-  Model model({2, 3, 13, 2}, 5, workers);
-  ResidentAdam adam(model, {}, workers);
-  const std::vector<Bfloat> before = model.parameters()[1].value;
-  model.parameters()[1].grad.assign(before.size(), std::numeric_limits<float>::infinity());
+  CpuDevice device(1);
+  CpuModel model(Layout({2, 3, 13, 2}, 1), 5, device);
+  ResidentAdam adam(model, 0, {}, device);
+  const std::vector<Bfloat> before = model.download(1);
+  std::fill_n(model.grad(model.whole(1)), before.size(), std::numeric_limits<float>::infinity());
   adam.step({1e-3, 1.0F, true});
-  EXPECT_EQ(model.parameters()[1].value, before);
+  EXPECT_EQ(model.download(1), before);
 }
 
 TEST(Bfloat, rounds_to_nearest_even_and_keeps_nan) {
@@ -120,14 +126,14 @@ TEST(Bfloat, rounds_to_nearest_even_and_keeps_nan) {
 
 TEST(ResidentAdam, damaged_and_foreign_files_are_refused) {
   const TestDirectory directory;
-  Workers workers(1);
-  Model model({2, 3, 13, 2}, 5, workers);
-  ResidentAdam adam(model, {}, workers);
+  CpuDevice device(1);
+  CpuModel model(Layout({2, 3, 13, 2}, 1), 5, device);
+  ResidentAdam adam(model, 0, {}, device);
   const std::filesystem::path path = directory.path() / "state";
   adam.save(path);
   EXPECT_NO_THROW(adam.load(path));
-  Model wider({2, 3, 14, 2}, 5, workers);
-  ResidentAdam other(wider, {}, workers);
+  CpuModel wider(Layout({2, 3, 14, 2}, 1), 5, device);
+  ResidentAdam other(wider, 0, {}, device);
   EXPECT_THROW(other.load(path), Error);
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(100);

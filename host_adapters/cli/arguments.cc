@@ -1,0 +1,249 @@
+#include "host_adapters/cli/arguments.h"
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "host_adapters/cli/quantity.h"
+
+namespace millpond::cli {
+namespace {
+
+constexpr const char* kDescription =
+    "Millpond on this machine: how fast it is (bench), and whether it will work (doctor).";
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  millpond doctor /mnt/nvme/scratch\n"
+    "  millpond bench --scratch /mnt/nvme/scratch\n"
+    "  millpond bench --scratch /mnt/nvme/scratch --params 1B --tier 8GiB --json figures.json\n"
+    "\n"
+    "Each command has a --help of its own.\n"
+    "Exit codes: 0 done; 1 the plugin, a file or the machine failed; 2 wrong command line;\n"
+    "3 doctor: streaming will not work here.";
+
+constexpr const char* kBenchFooter =
+    "One run measures, on this machine and one after another:\n"
+    "  drive ceiling   the bytes of a step, mixed as in a step, moved by the raw engine alone\n"
+    "  update ceiling  the loads and stores of the update, without its arithmetic\n"
+    "  serial          a store that reads a bucket (buffered), updates it, writes it, one after "
+    "another\n"
+    "  step            the plugin's own step; each is measured right after a ceiling, and ratios\n"
+    "                  are medians of these pairs, since drives drift\n"
+    "\n"
+    "Keys of --json (bytes, seconds; lists go by step; null where there is nothing to measure):\n"
+    "  params, bytes_per_step_read, bytes_per_step_written, step_s, raw_mixed_bytes_per_s,\n"
+    "  update_bytes_per_s, update_ceiling_bytes_per_s, serial_step_s, drive_efficiency,\n"
+    "  tier_bytes, rss_peak_bytes, engine, direct,\n"
+    "  moments, parameters, gradients, state_bytes, tiles, tier_tiles, ring_tiles, tile_elements,\n"
+    "  tile_bytes, buckets, update_threads, warmup_steps, settled_s (until the last write is\n"
+    "  through), raw_mixed_list, drive_efficiency_list, raw_read_bytes_per_s,\n"
+    "  raw_write_bytes_per_s, update_efficiency (of the update's own speed), rss_host_bytes (what\n"
+    "  the host holds: parameters and gradients), bytes_from_tier, bound_by, busy_s, waiting_s "
+    "(by\n"
+    "  stage), serial {steps, read_s, update_s, write_s, read_bytes_per_s, write_bytes_per_s},\n"
+    "  speedup (serial_step_s / step), predicted_speedup (what the drive's read, write and mixed\n"
+    "  rates say), plugin, directories\n"
+    "\n"
+    "Examples:\n"
+    "  millpond bench --scratch /mnt/nvme/scratch                     100 M parameters, auto tier\n"
+    "  millpond bench --scratch /mnt/nvme/scratch --params 1B --tier 1GiB --steps 5\n"
+    "  millpond bench --scratch /nvme0 --scratch /nvme1 --params 600M --moments bf16\n"
+    "  millpond bench --scratch /mnt/nvme/scratch --serial-steps 0    without the serial store";
+
+constexpr const char* kDoctorFooter =
+    "Checks engine, O_DIRECT, O_TMPFILE, reflinks, RLIMIT_MEMLOCK, memory and control groups, "
+    "free\n"
+    "space, CUDA devices, and measures the drive. Each has a verdict and, where it is not ok, a\n"
+    "remedy. Small files, and one of --drive-bytes, are made in DIR and removed.\n"
+    "Keys of --json: verdict (\"ok\", \"warning\", \"failed\"), checks [{name, verdict, found, "
+    "remedy}],\n"
+    "machine, directory, drive: what probe/1 answered, and plugin.\n"
+    "\n"
+    "Examples:\n"
+    "  millpond doctor /mnt/nvme/scratch\n"
+    "  millpond doctor /mnt/nvme/scratch --params 7B --moments bf16   with the space that it "
+    "needs\n"
+    "  millpond doctor /mnt/nvme/scratch --no-drive                   without measuring\n"
+    "\n"
+    "Exit codes: 0 streaming will work; 1 could not look; 2 wrong command line; 3 it will not.";
+
+using Parse = std::optional<std::uint64_t> (*)(std::string_view);
+
+// An option whose text is a number with a unit.
+CLI::Option* add_quantity(CLI::App* app, const std::string& name, std::uint64_t& value, Parse parse,
+                          const char* help, const std::string& shown) {
+  return app
+      ->add_option_function<std::string>(
+          name,
+          [&value, parse, name](const std::string& text) {
+            const auto parsed = parse(text);
+            if (!parsed) {
+              throw CLI::ValidationError(
+                  name, "\"" + text + "\" is no amount; give one like " +
+                            (parse == parse_bytes ? "8GiB or 500MB" : "600M, 1B or 1e9"));
+            }
+            value = *parsed;
+          },
+          help)
+      ->type_name(parse == parse_bytes ? "BYTES" : "COUNT")
+      ->default_str(shown);
+}
+
+void add_common(CLI::App* app, CommonArguments& a) {
+  app->add_option("--plugin", a.plugin,
+                  "libmillpond.so; else MILLPOND_PLUGIN, beside this program, the installed one")
+      ->take_last()
+      ->group("Output and plugin");
+  app->add_option("--json", a.json, "Also writes the figures to this file")
+      ->take_last()
+      ->group("Output and plugin");
+  app->add_flag("--quiet", a.quiet, "No progress")->group("Output and plugin");
+}
+
+CLI::IsMember moments_names() {
+  return CLI::IsMember({"fp32", "bf16", "fp16", "fp8_e4m3", "fp8_e5m2"});
+}
+
+void add_bench_work(CLI::App* app, BenchArguments& a) {
+  add_quantity(app, "--params", a.params, parse_count, "Parameters", "100M");
+  app->add_option("--moments", a.moments, "How both moments are stored")
+      ->capture_default_str()
+      ->check(moments_names());
+  app->add_option("--parameters", a.parameters, "Their dtype; fp32 ones are their own mains")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"bf16", "fp32"}));
+  app->add_option("--gradients", a.gradients, "Their dtype")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fp32", "bf16"}));
+  add_quantity(app, "--shard", a.shard_elements, parse_count, "Elements of one parameter tensor",
+               "50M");
+  app->add_option("--device", a.device, "Where parameters and gradients are")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu"}));
+  app->add_option("--steps", a.steps, "Steps that are measured")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  app->add_option("--warmup", a.warmup, "Steps before them: the first makes the moments")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100));
+  app->add_option("--serial-steps", a.serial_steps, "Steps of the serial store; 0: without it")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 100));
+  add_quantity(app, "--ceiling-bytes", a.ceiling_bytes, parse_bytes,
+               "The most that one measurement of the drive moves", "4GiB");
+}
+
+void add_bench_store(CLI::App* app, BenchArguments& a) {
+  const char* group = "Store";
+  app->add_option("--scratch", a.scratch, "Directory for the state's files; several share the load")
+      ->required()
+      ->group(group);
+  add_quantity(app, "--tier", a.tier_bytes, parse_bytes,
+               "Most pinned memory that the plugin may take", "auto")
+      ->group(group);
+  app->add_option("--engine", a.engine, "auto, io_uring or threads")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "io_uring", "threads"}))
+      ->group(group);
+  app->add_option("--direct", a.direct, "O_DIRECT: auto, true or false")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "true", "false"}))
+      ->group(group);
+  app->add_option("--queue-depth", a.queue_depth, "Transfers in flight; 0: derived")
+      ->capture_default_str()
+      ->group(group);
+  add_quantity(app, "--tile", a.tile_elements, parse_count, "Elements that move together",
+               "derived")
+      ->group(group);
+  add_quantity(app, "--bucket", a.bucket_elements, parse_count, "Elements of a file", "200M")
+      ->group(group);
+  app->add_option("--threads", a.threads, "Of the update; 0: all that the process may use")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1024))
+      ->group(group);
+  app->add_option("--option", a.options, "KEY=JSON for the plugin's options, any number of times")
+      ->group(group);
+  app->add_flag("--verbose", a.verbose, "The plugin's log, with a line for each step")
+      ->group("Output and plugin");
+}
+
+void add_doctor(CLI::App* app, DoctorArguments& a) {
+  app->add_option("DIR", a.directory, "A directory for the state's files")->required();
+  add_quantity(app, "--params", a.params, parse_count, "Parameters whose state must fit", "none");
+  app->add_option("--moments", a.moments, "How both moments are stored")
+      ->capture_default_str()
+      ->check(moments_names());
+  add_quantity(app, "--drive-bytes", a.measured_bytes, parse_bytes, "Size of the drive's test file",
+               "512MiB");
+  app->add_flag_callback(
+      "--no-drive", [&a] { a.measure = false; }, "Does not measure the drive");
+}
+
+std::string contradiction(const BenchArguments& a) {
+  for (const std::string& option : a.options) {
+    const std::size_t equals = option.find('=');
+    if (equals == std::string::npos || equals == 0 ||
+        !nlohmann::json::accept(option.substr(equals + 1))) {
+      return "--option " + option + ": not KEY=JSON (a text needs its quotes: KEY='\"text\"')";
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::uint64_t state_bytes_of(const std::string& moments, bool has_main) {
+  const std::uint64_t moment = moments == "fp32"                        ? 4
+                               : moments == "bf16" || moments == "fp16" ? 2
+                                                                        : 1;
+  return (has_main ? 4 : 0) + 2 * moment;
+}
+
+std::string BenchArguments::options_json() const {
+  nlohmann::json document = {{"scratch", scratch},
+                             {"moments", moments},
+                             {"io_engine", engine},
+                             {"bucket_elements", bucket_elements},
+                             {"log_level", verbose ? "info" : "warning"}};
+  if (tier_bytes != 0) document["host_memory_bytes"] = tier_bytes;
+  if (direct != "auto") document["direct"] = direct == "true";
+  if (queue_depth != 0) document["queue_depth"] = queue_depth;
+  if (tile_elements != 0) document["tile_elements"] = tile_elements;
+  if (threads != 0) document["update_threads"] = threads;
+  for (const std::string& option : options) {
+    const std::size_t equals = option.find('=');
+    document[option.substr(0, equals)] = nlohmann::json::parse(option.substr(equals + 1));
+  }
+  return document.dump();
+}
+
+std::optional<Arguments> parse_arguments(int count, char** values, int* exit_code) {
+  Arguments arguments;
+  CLI::App app(kDescription, "millpond");
+  app.footer(kFooter);
+  app.set_version_flag("--version", MILLPOND_CLI_VERSION);
+  app.require_subcommand(1);
+  CLI::App* const bench =
+      app.add_subcommand("bench", "Measures a step against this machine's own limits");
+  bench->footer(kBenchFooter);
+  add_bench_work(bench, arguments.bench);
+  add_bench_store(bench, arguments.bench);
+  add_common(bench, arguments.bench);
+  CLI::App* const doctor = app.add_subcommand(
+      "doctor", "Says whether streaming will work in a directory, and what to mend");
+  doctor->footer(kDoctorFooter);
+  add_doctor(doctor, arguments.doctor);
+  add_common(doctor, arguments.doctor);
+  try {
+    app.parse(count, values);
+    const std::string wrong = contradiction(arguments.bench);
+    if (!wrong.empty()) throw CLI::ValidationError(wrong);
+  } catch (const CLI::ParseError& error) {
+    *exit_code = app.exit(error) == 0 ? kExitOk : kExitUsage;
+    return std::nullopt;
+  }
+  arguments.command = doctor->parsed() ? Arguments::Command::kDoctor : Arguments::Command::kBench;
+  return arguments;
+}
+
+}  // namespace millpond::cli

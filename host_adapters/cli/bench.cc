@@ -1,0 +1,243 @@
+#include "host_adapters/cli/bench.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "host_adapters/cli/probe.h"
+#include "host_adapters/cli/quantity.h"
+#include "host_adapters/cli/resident_memory.h"
+#include "host_adapters/cli/tensors.h"
+#include "millpond/client/plugin.h"
+#include "millpond/error.hpp"
+
+namespace millpond::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint64_t kLeastMoved = 256ull << 20;  // by a measurement of the drive
+// Of the update's measurement: more than a processor's cache, little beside the tensors.
+constexpr std::uint64_t kUpdateElements = 16ull << 20;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+class Bench {
+ public:
+  Bench(const BenchArguments& arguments, Progress& progress)
+      : arguments_(arguments),
+        progress_(progress),
+        plugin_(client::Plugin::open(arguments.plugin)),
+        runtime_(plugin_.create_runtime(arguments.options_json(), callbacks())) {
+    result_.plugin = plugin_.description();
+  }
+
+  BenchResult run() {
+    const bool has_main = arguments_.parameters != "fp32";
+    result_.state_bytes = arguments_.params * state_bytes_of(arguments_.moments, has_main);
+    check_memory();
+    progress_.begin("parameters and gradients", 1);
+    tensors_ =
+        std::make_unique<Tensors>(arguments_.params, arguments_.shard_elements,
+                                  dtype_of(arguments_.parameters), dtype_of(arguments_.gradients));
+    if (arguments_.serial_steps != 0) run_serial();
+    measure_directions();
+    run_steps();
+    return std::move(result_);
+  }
+
+ private:
+  client::Callbacks callbacks() {
+    client::Callbacks callbacks;
+    callbacks.log = [this](std::uint32_t level, std::string_view line) {
+      const char* const word = level == MILLPOND_LOG_ERROR     ? "error: "
+                               : level == MILLPOND_LOG_WARNING ? "warning: "
+                                                               : "";
+      progress_.line(std::string(word) + std::string(line));
+    };
+    callbacks.progress = [this](std::string_view what, std::uint64_t done, std::uint64_t total) {
+      progress_.part(what, done, total);
+      return true;
+    };
+    return callbacks;
+  }
+
+  // What cannot fit is said before minutes are spent, and before the kernel kills somebody.
+  void check_memory() {
+    const Json machine = ask(plugin_.probe().machine, nullptr, Json::object());
+    const std::uint64_t available = machine.at("available_bytes").get<std::uint64_t>();
+    if (available == 0) return;
+    const std::uint64_t element =
+        item_bytes(dtype_of(arguments_.parameters)) + item_bytes(dtype_of(arguments_.gradients));
+    const std::uint64_t held = arguments_.params * element;
+    const std::uint64_t bucket = std::min(arguments_.bucket_elements, arguments_.params);
+    const std::uint64_t serial =
+        arguments_.serial_steps == 0 ? 0 : bucket * result_.state_bytes / arguments_.params;
+    const std::uint64_t tier = std::min(arguments_.tier_bytes, result_.state_bytes);
+    const std::uint64_t needed = held + std::max(serial, tier);
+    if (needed <= available) return;
+    throw Error(MILLPOND_E_MEMORY, "bench", "the memory that is available is too small for it")
+        .want(needed, available)
+        .remedy("Ask for fewer --params, a smaller --tier, --gradients bf16 or --serial-steps 0");
+  }
+
+  void run_serial() {
+    if (arguments_.moments != "fp32" && arguments_.moments != "bf16") {
+      progress_.line("the serial store keeps moments in fp32 or bf16: left out");
+      return;
+    }
+    SerialRequest request;
+    request.directories = arguments_.scratch;
+    request.bucket_elements = arguments_.bucket_elements;
+    request.bf16_moments = arguments_.moments == "bf16";
+    request.threads = arguments_.threads;
+    const auto beat = [this](std::uint64_t done, std::uint64_t total) {
+      progress_.part("bucket", done, total);
+    };
+    progress_.begin("serial store", 1 + arguments_.serial_steps);
+    SerialStore store(request, *tensors_, beat);
+    for (std::uint32_t i = 0; i < arguments_.serial_steps; ++i) {
+      progress_.at(1 + i);
+      result_.serial.push_back(store.step(beat));
+    }
+  }
+
+  // Little is measured badly, and much takes long.
+  std::uint64_t measured(std::uint64_t bytes) const {
+    const std::uint64_t most = arguments_.ceiling_bytes;
+    return std::clamp(bytes, std::min(kLeastMoved, most), most);
+  }
+
+  Json measure_drive(std::vector<double> shares, std::uint64_t move_bytes) {
+    const Json answer = ask(plugin_.probe().ceilings, runtime_.handle(),
+                            {{"measure", Json::array({"drive"})},
+                             {"directory", arguments_.scratch[0]},
+                             {"file_bytes", measured(result_.state_bytes)},
+                             {"move_bytes", move_bytes},
+                             {"read_shares", std::move(shares)}});
+    return answer.at("drive").at("rates");
+  }
+
+  void measure_directions() {
+    progress_.begin("drive", 1);
+    const Json rates = measure_drive({1.0, 0.0}, measured(result_.state_bytes));
+    result_.raw_read_bytes_per_s = rates.at(0).at("bytes_per_s").get<double>();
+    result_.raw_write_bytes_per_s = rates.at(1).at("bytes_per_s").get<double>();
+  }
+
+  void run_steps() {
+    result_.rss_host_bytes = resident_bytes();
+    can_restart_peak_ = restart_peak();
+    progress_.begin("bind", 1);
+    client::Store store = runtime_.create_store("rank00000/opt0_0");
+    result_.plan = store.bind(binding());
+    note_peak();
+    progress_.begin("warm-up", arguments_.warmup);
+    for (std::uint32_t i = 0; i < arguments_.warmup; ++i) {
+      step(store, nullptr);
+      progress_.at(i + 1);
+    }
+    const millpond_step_figures last = store.last_step();
+    progress_.begin("steps", arguments_.steps);
+    for (std::uint32_t i = 0; i < arguments_.steps; ++i) {
+      Pair pair;
+      measure_ceilings(last, &pair);
+      step(store, &pair);
+      result_.pairs.push_back(pair);
+      progress_.at(i + 1);
+    }
+    result_.plan_figures = store.plan();
+    result_.runtime_figures = runtime_.figures();
+    store.close();
+  }
+
+  void measure_ceilings(const millpond_step_figures& mix, Pair* pair) {
+    const std::uint64_t moved = mix.bytes_read + mix.bytes_written;
+    if (moved != 0) {
+      const double share = static_cast<double>(mix.bytes_read) / static_cast<double>(moved);
+      const Json rates = measure_drive({share}, measured(moved));
+      pair->raw_mixed_bytes_per_s = rates.at(0).at("bytes_per_s").get<double>();
+    }
+    const Json answer = ask(plugin_.probe().ceilings, runtime_.handle(),
+                            {{"measure", Json::array({"update"})},
+                             {"elements", std::min(kUpdateElements, arguments_.params)},
+                             {"moments", arguments_.moments},
+                             {"parameters", arguments_.parameters},
+                             {"gradients", arguments_.gradients},
+                             {"threads", arguments_.threads}});
+    const Json& update = answer.at("update");
+    pair->update_bytes_per_s = update.at("update_bytes_per_s").get<double>();
+    pair->update_ceiling_bytes_per_s = update.at("update_ceiling_bytes_per_s").get<double>();
+    result_.update_bytes = static_cast<std::uint64_t>(update.at("bytes").get<double>() /
+                                                      update.at("elements").get<double>() *
+                                                      static_cast<double>(arguments_.params));
+  }
+
+  void step(client::Store& store, Pair* pair) {
+    millpond_group_step group = {};
+    group.lr = 1e-3;
+    group.beta1 = 0.9;
+    group.beta2 = 0.95;
+    group.eps = 1e-8;
+    group.weight_decay = 0.1;
+    group.decoupled = 1;
+    const std::array groups = {group};
+    if (can_restart_peak_) restart_peak();
+    const auto begin = Clock::now();
+    store.step({.groups = groups});
+    const double returned = seconds_since(begin);
+    // Returns when the last write is through.
+    runtime_.suspend();
+    const double settled = seconds_since(begin);
+    runtime_.resume();
+    note_peak();
+    if (pair == nullptr) return;
+    pair->step_s = returned;
+    pair->settled_s = settled;
+    pair->figures = store.last_step();
+  }
+
+  void note_peak() {
+    if (!can_restart_peak_) return;
+    result_.rss_peak_bytes = std::max(result_.rss_peak_bytes, peak_resident_bytes());
+  }
+
+  client::Binding binding() const {
+    client::Binding binding({.framework = "millpond-bench",
+                             .framework_version = MILLPOND_CLI_VERSION,
+                             .adapter = "millpond-bench",
+                             .adapter_version = MILLPOND_CLI_VERSION,
+                             .optimizer_class = "AdamW",
+                             .arithmetic = "torch_cpu_fused/1"});
+    binding.other_features_inactive(plugin_.minor());
+    const std::uint64_t group = binding.add_group("all");
+    for (const Tensors::Shard& shard : tensors_->shards()) {
+      binding.add({.key = shard.key,
+                   .shape = {shard.numel},
+                   .group = group,
+                   .model = tensors_->model(shard),
+                   .grad = tensors_->grad(shard)});
+    }
+    return binding;
+  }
+
+  const BenchArguments& arguments_;
+  Progress& progress_;
+  BenchResult result_;
+  client::Plugin plugin_;
+  std::unique_ptr<Tensors> tensors_;  // outlives the runtime, which writes parameters
+  client::Runtime runtime_;
+  bool can_restart_peak_ = false;
+};
+
+}  // namespace
+
+BenchResult run_bench(const BenchArguments& arguments, Progress& progress) {
+  return Bench(arguments, progress).run();
+}
+
+}  // namespace millpond::cli

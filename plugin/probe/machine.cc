@@ -1,0 +1,157 @@
+#include "plugin/probe/machine.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+#include "kernels/flat_run.h"
+#include "millpond/error.hpp"
+#include "plugin/io/engine.h"
+
+namespace millpond::plugin {
+namespace {
+
+// The least that a step needs: two tiles of the smallest derived size, and room to breathe.
+constexpr std::uint64_t kLeastMemory = 64 << 20;
+constexpr std::uint64_t kLittleMemory = 1ull << 30;
+// Files of a large store, its directories and the host's own.
+constexpr std::uint64_t kFewFiles = 256;
+
+std::uint64_t limit_of(int resource) {
+  rlimit limit{};
+  if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) return kUnlimited;
+  return limit.rlim_cur == RLIM_INFINITY ? kUnlimited : limit.rlim_cur;
+}
+
+std::uint32_t usable_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    return static_cast<std::uint32_t>(std::max(CPU_COUNT(&set), 1));
+  }
+  return std::max(std::thread::hardware_concurrency(), 1U);
+}
+
+std::string processor_name(kernels::Processor processor) {
+  switch (processor) {
+    case kernels::Processor::kAvx512:
+      return "avx512";
+    case kernels::Processor::kAvx2:
+      return "avx2";
+    case kernels::Processor::kPortable:
+      break;
+  }
+  return "portable";
+}
+
+void look_for_engine(const MachineRequest& request, Machine& machine) {
+  Check check{"engine", Verdict::kOk, "", ""};
+  try {
+    const EngineChoice choice = make_raw_engine(request.engine, request.queue_depth);
+    machine.engine = choice.raw->name();
+    machine.engine_reason = choice.reason;
+    machine.queue_depth = choice.raw->depth();
+    machine.registered =
+        machine.engine == "io_uring" && choice.reason.find("plain") == std::string::npos;
+    check.found = choice.reason;
+    if (machine.engine == "threads" && request.engine != "threads") {
+      check.verdict = Verdict::kWarning;
+      check.remedy =
+          "Allow io_uring to this process (kernel.io_uring_disabled, the container's seccomp "
+          "profile): threads serve as well, at the price of processor time.";
+    }
+  } catch (const Error& error) {
+    machine.engine_reason = error.what();
+    check.verdict = Verdict::kFailed;
+    check.found = error.what();
+    check.remedy = "Let io_engine be \"auto\".";
+  }
+  machine.checks.push_back(check);
+
+  Check memlock{"memlock", Verdict::kOk, "", ""};
+  memlock.found = machine.memlock_bytes == kUnlimited
+                      ? "RLIMIT_MEMLOCK: unlimited"
+                      : "RLIMIT_MEMLOCK: " + std::to_string(machine.memlock_bytes) + " bytes";
+  if (!machine.registered && machine.memlock_bytes != kUnlimited && machine.engine != "threads" &&
+      !machine.engine.empty()) {
+    memlock.verdict = Verdict::kWarning;
+    memlock.remedy =
+        "Raise it to the host tier's size (ulimit -l, /etc/security/limits.conf, or the "
+        "container's --ulimit memlock=-1): then memory is registered with the kernel once.";
+  }
+  machine.checks.push_back(memlock);
+}
+
+Check judge_memory(const MachineRequest& request) {
+  Check check{"memory", Verdict::kOk, "", ""};
+  if (request.available_source.empty()) {
+    check.verdict = Verdict::kWarning;
+    check.found = "neither /proc/meminfo nor a control group says what is available";
+    check.remedy = "Give host_memory_bytes as a number.";
+    return check;
+  }
+  check.found =
+      gibibytes(request.available_bytes) + " available (" + request.available_source + ")";
+  if (request.available_bytes < kLeastMemory) {
+    check.verdict = Verdict::kFailed;
+    check.remedy = "Free memory, or raise the control group's limit: a step needs 64 MiB at least.";
+  } else if (request.available_bytes < kLittleMemory) {
+    check.verdict = Verdict::kWarning;
+    check.remedy =
+        "Free memory, or raise the control group's limit: what fits in it need not move.";
+  }
+  return check;
+}
+
+Check judge_cuda(const CudaDevices& cuda) {
+  Check check{"cuda", Verdict::kOk, "", ""};
+  for (const CudaDevice& device : cuda.devices) {
+    check.found += (check.found.empty() ? "" : "; ") + device.name + ", " +
+                   gibibytes(device.free_bytes) + " of " + gibibytes(device.memory_bytes) + " free";
+  }
+  if (!cuda.devices.empty()) return check;
+  check.found = "none: " + cuda.why_none + "; parameters on the CPU can be streamed";
+  if (cuda.built) return check;
+  check.remedy = "For parameters on a GPU: build with the CUDA toolkit (nvcc on PATH).";
+  return check;
+}
+
+}  // namespace
+
+std::string gibibytes(std::uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.2f GiB", static_cast<double>(bytes) / (1ull << 30));
+  return text;
+}
+
+Machine look_at_machine(const MachineRequest& request) {
+  Machine machine;
+  machine.processors = usable_processors();
+  machine.instructions = processor_name(kernels::best_processor());
+  machine.memlock_bytes = limit_of(RLIMIT_MEMLOCK);
+  machine.open_files = limit_of(RLIMIT_NOFILE);
+  machine.cuda = find_cuda_devices();
+  look_for_engine(request, machine);
+  machine.checks.push_back(judge_memory(request));
+  Check files{"open_files", Verdict::kOk, "RLIMIT_NOFILE: " + std::to_string(machine.open_files),
+              ""};
+  if (machine.open_files < kFewFiles) {
+    files.verdict = Verdict::kWarning;
+    files.remedy = "Raise it (ulimit -n): a store has a file for each 200 million parameters.";
+  }
+  machine.checks.push_back(files);
+  Check processor{"processor", Verdict::kOk,
+                  std::to_string(machine.processors) + " processors, " + machine.instructions, ""};
+  if (machine.instructions == "portable") {
+    processor.verdict = Verdict::kWarning;
+    processor.remedy = "A processor with AVX2 updates several times faster.";
+  }
+  machine.checks.push_back(processor);
+  machine.checks.push_back(judge_cuda(machine.cuda));
+  return machine;
+}
+
+}  // namespace millpond::plugin
