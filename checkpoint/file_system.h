@@ -42,6 +42,12 @@ class FileSystem {
                                        std::uint64_t reserve_bytes) = 0;  // E_NO_SPACE early
   virtual std::unique_ptr<File> open(
       const std::string& path) = 0;  // regular files only; read-only; E_MISSING
+  // The finished file behind `descriptor` (open for writing) also becomes `path`, without copying:
+  // by a link to it, or as a clone that shares its bytes on the drive. Any file of that name is
+  // unlinked first. NULL, with nothing done, where neither can be had here: copy it then.
+  virtual std::unique_ptr<File> take_in(const std::string& /*path*/, int /*descriptor*/) {
+    return nullptr;
+  }
   virtual void rename(const std::string& from, const std::string& to) = 0;
   virtual void sync_directory(const std::string& directory) = 0;
   virtual void remove_tree(const std::string& path) = 0;  // absent is fine

@@ -122,6 +122,29 @@ void StoreWriter::write(std::uint32_t bucket, std::uint32_t segment, std::uint64
   open.sums = {};
 }
 
+bool StoreWriter::take_in(std::uint32_t bucket, int descriptor,
+                          const std::vector<std::uint64_t>& sums) {
+  const std::string path = directory_ + "/" + bucket_file_name(bucket);
+  const BucketGeometry& geometry = geometry_[bucket];
+  OpenBucket& open = buckets_[bucket];
+  if (!open.written.empty() || sums.size() != geometry.sums) {
+    throw Error(MILLPOND_E_INTERNAL, "save", "a file that does not belong to the bucket")
+        .path(fs_.shown(path))
+        .want(geometry.sums, sums.size());
+  }
+  const std::unique_ptr<File> file = fs_.take_in(path, descriptor);
+  if (file == nullptr) return false;
+  if (const std::uint64_t size = file->size(); size != geometry.file_bytes) {
+    throw Error(MILLPOND_E_INTERNAL, "save", "a scratch file of another size than its bucket's")
+        .path(fs_.shown(path))
+        .want(geometry.file_bytes, size);
+  }
+  file->sync();  // its bytes, its size, and the link itself
+  open.written.resize(geometry.sums, true);
+  write_sums(bucket, sums);
+  return true;
+}
+
 void StoreWriter::write_zeros(std::uint32_t bucket, std::uint32_t segment,
                               std::uint64_t first_block, std::uint64_t count) {
   for (std::uint64_t block = first_block; block < first_block + count; ++block) {

@@ -34,6 +34,12 @@ class StoreWriter {
   void write_zeros(std::uint32_t bucket, std::uint32_t segment, std::uint64_t first_block,
                    std::uint64_t count);
 
+  // A whole bucket file as it is, without copying: FileSystem::take_in. `sums` of all its blocks in
+  // the order of the sums file. False, with nothing done, where it has to be copied.
+  bool take_in(std::uint32_t bucket, int descriptor, const std::vector<std::uint64_t>& sums);
+  // Where the bucket's bytes and sums are.
+  const BucketGeometry& geometry(std::uint32_t bucket) const { return geometry_[bucket]; }
+
   // Sums, then the manifest, then the directories up to the base. Throws Error(E_INTERNAL) when a
   // block is missing. The record's rank is the caller's business.
   StoreRecord finish();

@@ -1,5 +1,4 @@
-// checkpoint/1. Saves are synchronous: poll and cancel serve another thread than the one that is
-// inside save_to.
+// checkpoint/1. poll and cancel also serve another thread than the one that is inside save_to.
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -62,7 +61,7 @@ std::int32_t poll(millpond_store* handle, millpond_save_progress* progress,
 std::int32_t wait(millpond_store* store, millpond_status* status) {
   return guarded(status, [&](std::uint32_t& flags) {
     StoreEntry entry(store, "wait", flags);
-    if (entry->save_failure()) throw Error(*entry->save_failure());
+    entry->wait_save();
   });
 }
 
@@ -77,6 +76,7 @@ std::int32_t cancel(millpond_store* handle, millpond_status* status) {
       store.save_progress().cancel.store(true);
     }
     StoreEntry entry(handle, "cancel", flags);
+    entry->finish_save();
     entry->save_progress().cancel.store(false);
   });
 }

@@ -2,6 +2,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,6 +44,7 @@ class PosixFileSystem final : public checkpoint::FileSystem {
   void make_directories(const std::string& path) override;
   std::unique_ptr<File> create(const std::string& path, std::uint64_t reserve_bytes) override;
   std::unique_ptr<File> open(const std::string& path) override;
+  std::unique_ptr<File> take_in(const std::string& path, int descriptor) override;
   void rename(const std::string& from, const std::string& to) override;
   void sync_directory(const std::string& directory) override;
   void remove_tree(const std::string& path) override;
@@ -52,6 +55,8 @@ class PosixFileSystem final : public checkpoint::FileSystem {
     Fd directory;
     std::string name;
   };
+  // A new file, in the place of any that is there.
+  Fd create_in(const Place& place, const std::string& path) const;
   // The directory that holds `path`. Its fd is -1, errno set, when it is not there.
   Place place_of(const std::string& path) const;
   Place place_or_throw(const char* operation, const std::string& path) const;
@@ -137,9 +142,7 @@ void PosixFileSystem::make_directories(const std::string& path) {
   if (!fd) throw os_error("make directory", full(path), errno);
 }
 
-std::unique_ptr<File> PosixFileSystem::create(const std::string& path,
-                                              std::uint64_t reserve_bytes) {
-  const Place place = place_or_throw("create", path);
+Fd PosixFileSystem::create_in(const Place& place, const std::string& path) const {
   Fd fd;
   for (int tries = 0; !fd; ++tries) {
     fd = Fd(open_beneath(place.directory.get(), place.name, O_RDWR | O_CREAT | O_EXCL, 0666));
@@ -149,6 +152,13 @@ std::unique_ptr<File> PosixFileSystem::create(const std::string& path,
       throw os_error("create, removing what was there", full(path), errno);
     }
   }
+  return fd;
+}
+
+std::unique_ptr<File> PosixFileSystem::create(const std::string& path,
+                                              std::uint64_t reserve_bytes) {
+  const Place place = place_or_throw("create", path);
+  Fd fd = create_in(place, path);
   try {
     reserve_space(fd.get(), reserve_bytes, full(path), Without::kCheckFree);
   } catch (...) {
@@ -156,6 +166,32 @@ std::unique_ptr<File> PosixFileSystem::create(const std::string& path,
     throw;
   }
   return std::make_unique<PosixFile>(std::move(fd), full(path));
+}
+
+std::unique_ptr<File> PosixFileSystem::take_in(const std::string& path, int descriptor) {
+  const Place place = place_or_throw("link", path);
+  if (::unlinkat(place.directory.get(), place.name.c_str(), 0) != 0 && errno != ENOENT) {
+    throw os_error("link, removing what was there", full(path), errno);
+  }
+  const std::string source = "/proc/self/fd/" + std::to_string(descriptor);
+  if (::linkat(AT_FDCWD, source.c_str(), place.directory.get(), place.name.c_str(),
+               AT_SYMLINK_FOLLOW) == 0) {
+    // A scratch file is private; a checkpoint's follows the umask, as the directory here did.
+    struct stat info = {};
+    if (::fstat(place.directory.get(), &info) != 0 ||
+        ::fchmod(descriptor, info.st_mode & 0666) != 0) {
+      throw os_error("set the mode of", full(path), errno);
+    }
+    Fd second(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+    if (!second) throw os_error("open", full(path), errno);
+    return std::make_unique<PosixFile>(std::move(second), full(path));
+  }
+  Fd fd = create_in(place, path);
+  if (::ioctl(fd.get(), FICLONE, descriptor) == 0) {
+    return std::make_unique<PosixFile>(std::move(fd), full(path));
+  }
+  ::unlinkat(place.directory.get(), place.name.c_str(), 0);
+  return nullptr;
 }
 
 std::unique_ptr<File> PosixFileSystem::open(const std::string& path) {

@@ -73,7 +73,7 @@ void verify_sums(const StateCore& state, std::uint32_t tile, const std::byte* me
               "the checksum of block " + std::to_string(block) + " of segment " +
                   std::to_string(s) + " of bucket " + std::to_string(list.tile.bucket) +
                   " is wrong: what was read is not what was written there last")
-      .path(state.paths[list.tile.bucket])
+      .path(state.tiles[tile].home->paths[list.tile.bucket])
       .at(list.tile.file_offset[s] + list.offset(state, bad))
       .want(sums[s][block], list.sum(state, memory, bad))
       .remedy("Load a checkpoint, and check the drive and the memory of this node.");

@@ -62,7 +62,10 @@ void Mover::take(StateCore& state, std::uint32_t tile) {
 void Mover::release(StateCore& state, std::uint32_t tile) {
   TileState& t = state.tiles[tile];
   Place& place = places_[t.place];
-  (place.lost ? lost_ : free_).push_back(t.place);
+  if (pinned(state, tile) && !state.snapshot->wait_unpinned(tile, patience_)) {
+    place.pinned_by = state.snapshot;
+  }
+  (place.lost || place.pinned_by != nullptr ? lost_ : free_).push_back(t.place);
   place.state = nullptr;
   t.place = kNoPlace;
   t.where = Where::kFile;
@@ -73,9 +76,31 @@ void Mover::release(StateCore& state, std::uint32_t tile) {
   t.moments = t.file_moments;
 }
 
+bool Mover::pinned(StateCore& state, std::uint32_t tile) {
+  TileState& t = state.tiles[tile];
+  t.pinned = t.pinned && state.snapshot->pinned(tile);
+  return t.pinned;
+}
+
+void Mover::wait_unpinned(StateCore& state, std::uint32_t tile) {
+  if (!pinned(state, tile) || state.snapshot->wait_unpinned(tile, patience_)) return;
+  throw Error(MILLPOND_E_TIMEOUT, "wait for a save",
+              "a tile that is to be changed is still being written by a save")
+      .path(state.live().paths[state.plan.tiles[tile].bucket])
+      .remedy("Look at the drive; a new process is needed if it does not answer any more.");
+}
+
+bool Mover::holds_pinned() const {
+  return std::any_of(lost_.begin(), lost_.end(), [&](std::uint32_t index) {
+    const Place& place = places_[index];
+    return place.pinned_by != nullptr && place.pinned_by->pinned(place.tile);
+  });
+}
+
 void Mover::submit(Place& place, bool reading) {
   StateCore& state = *place.state;
   const Tile& tile = state.plan.tiles[place.tile];
+  const Generation& files = *state.tiles[place.tile].home;
   const std::size_t index = state.tiles[place.tile].place;
   Transfer* next = &transfers_[index * transfers_per_place_];
   Transfer* const begin = next;
@@ -89,12 +114,12 @@ void Mover::submit(Place& place, bool reading) {
     for (std::uint64_t at = 0; at < tile.bytes[s]; at += step) {
       *next = Transfer{};
       next->kind = reading ? Transfer::Kind::kRead : Transfer::Kind::kWrite;
-      next->fd = state.files[tile.bucket].get();
+      next->fd = files.files[tile.bucket].get();
       next->offset = tile.file_offset[s] + at;
       next->memory = place.memory + tile.memory_offset[s] + at;
       next->bytes = std::min(step, tile.bytes[s] - at);
       next->tag = index;
-      next->path = state.paths[tile.bucket].c_str();
+      next->path = files.paths[tile.bucket].c_str();
       (reading ? bytes_read_ : bytes_written_) += next->bytes;
       ++next;
     }
@@ -122,6 +147,7 @@ void Mover::flush(StateCore& state, std::uint32_t tile, bool stay) {
   t.dirty = false;
   t.file_main = t.main;
   t.file_moments = t.moments;
+  state.settle_in(tile, &state.live());
   places_[t.place].stay = stay;
   submit(places_[t.place], false);
 }
@@ -180,11 +206,14 @@ void Mover::finish(Place& place) {
 
 void Mover::recover_lost() {
   if (lost_.empty() || !engine_.drain_owned(std::chrono::milliseconds(0))) return;
-  for (const std::uint32_t index : lost_) {
-    places_[index].lost = false;
+  std::erase_if(lost_, [&](std::uint32_t index) {
+    Place& place = places_[index];
+    if (place.pinned_by != nullptr && place.pinned_by->pinned(place.tile)) return false;
+    place.pinned_by.reset();
+    place.lost = false;
     free_.push_back(index);
-  }
-  lost_.clear();
+    return true;
+  });
 }
 
 }  // namespace millpond::plugin

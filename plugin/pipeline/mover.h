@@ -3,8 +3,10 @@
 #ifndef MILLPOND_PLUGIN_PIPELINE_MOVER_H_
 #define MILLPOND_PLUGIN_PIPELINE_MOVER_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -25,12 +27,16 @@ struct Place {
   bool stay = false;  // after a flush the tile remains, clean
   bool lost = false;  // a transfer timed out: the kernel may still use the memory
   bool failed = false;
+  // A save reads the memory and does not come to an end: not used again before it has.
+  std::shared_ptr<Snapshot> pinned_by;
   TileView view;
 };
 
 class Mover {
  public:
-  explicit Mover(Engine& engine) : engine_(engine) {}
+  // patience: how long release() waits for a save that reads the tile's memory.
+  Mover(Engine& engine, std::chrono::milliseconds patience)
+      : engine_(engine), patience_(patience) {}
 
   // Makes places of the region; all are free. Nothing may be in flight. `transfers`: the most that
   // a tile needs. Not in a visit.
@@ -42,7 +48,8 @@ class Mover {
 
   // A free place for the tile: resident, with whatever bytes were there.
   void take(StateCore& state, std::uint32_t tile);
-  // Frees the place of a resident tile. Its unwritten contents are gone.
+  // Frees the place of a resident tile, when no save reads it any more. Its unwritten contents are
+  // gone.
   void release(StateCore& state, std::uint32_t tile);
   // Takes a place and fetches what exists of the tile. It comes out of landed().
   void fetch(StateCore& state, std::uint32_t tile);
@@ -53,6 +60,11 @@ class Mover {
   // A failed flush is kept in its state's failure, a failed fetch in fetch_error().
   bool reap(bool wait);
   void settle();  // until nothing is in flight
+  // Whether a save still reads the memory of a resident tile; and waiting until it does not. Throws
+  // Error(E_TIMEOUT) after the patience.
+  bool pinned(StateCore& state, std::uint32_t tile);
+  void wait_unpinned(StateCore& state, std::uint32_t tile);
+  bool holds_pinned() const;  // of released places: their memory must stay mapped
   // Places that timed-out transfers held become free again once the kernel owns nothing.
   void recover_lost();
 
@@ -76,6 +88,7 @@ class Mover {
   void finish(Place& place);
 
   Engine& engine_;
+  std::chrono::milliseconds patience_;
   std::vector<Place> places_;
   std::vector<Transfer> transfers_;  // by place
   std::uint32_t transfers_per_place_ = 0;

@@ -4,46 +4,15 @@
 #include <chrono>
 
 #include "millpond/base.h"
+#include "plugin/pipeline/impl.h"
 #include "plugin/pipeline/integrity.h"
-#include "plugin/pipeline/mover.h"
-#include "plugin/pipeline/region.h"
-#include "plugin/pipeline/state.h"
-#include "plugin/pipeline/tier_plan.h"
-#include "plugin/pipeline/visit.h"
 
 namespace millpond::plugin {
-struct Pipeline::Impl final : TierOwner {
-  Impl(const PipelineOptions& o, Engine& e, ThreadPool& p)
-      : options(o), engine(e), pool(p), mover(e) {}
-  ~Impl();
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-
-  void detach(StateCore& state) noexcept override;
-  void require(const StateCore& state);
-  void write_dirty(StateCore& state);
-  void flush_all();
-  void drop(StateCore& state);
-  void require_nothing_owned(const char* operation);
-  void map();
-  void unmap();
-
-  PipelineOptions options;
-  Engine& engine;
-  ThreadPool& pool;
-  Region region;
-  Mover mover;
-  TierPlan tier;
-  std::uint32_t transfers = 0;  // that a tile needs at most
-  std::vector<StateCore*> states;
-  VisitRoom room;
-  bool suspended = false;
-};
-
 Pipeline::Impl::~Impl() {
   try {
     mover.settle();
-    if (engine.owned_bytes() != 0 && !engine.drain_owned(std::chrono::milliseconds(0))) {
+    if ((engine.owned_bytes() != 0 && !engine.drain_owned(std::chrono::milliseconds(0))) ||
+        mover.holds_pinned()) {
       region.leak();
     } else if (region.bytes() != 0) {
       unmap();
@@ -52,7 +21,9 @@ Pipeline::Impl::~Impl() {
     region.leak();  // memory that the kernel may still hold must never be used for anything else
   }
   for (StateCore* state : states) {
-    for (const Fd& file : state->files) engine.forget(file.get());
+    for (const auto& generation : state->generations) {
+      for (const Fd& file : generation->files) engine.forget(file.get());
+    }
     state->owner = nullptr;
   }
 }
@@ -65,11 +36,13 @@ void Pipeline::Impl::detach(StateCore& state) noexcept {
     // The text of an error could not be made; the transfers were taken up.
   }
   drop(state);
-  for (Fd& file : state.files) {
-    engine.forget(file.get());
-    // A transfer that timed out may still be under way: its descriptor's number must not come to
-    // name another file. It stays open with the memory that the kernel owns.
-    if (engine.owned_bytes() != 0) static_cast<void>(file.release());
+  for (const auto& generation : state.generations) {
+    for (Fd& file : generation->files) {
+      engine.forget(file.get());
+      // A transfer that timed out may still be under way: its descriptor's number must not come to
+      // name another file. It stays open with the memory that the kernel owns.
+      if (engine.owned_bytes() != 0) static_cast<void>(file.release());
+    }
   }
   std::erase(states, &state);
   state.owner = nullptr;
@@ -119,6 +92,15 @@ void Pipeline::Impl::require_nothing_owned(const char* operation) {
       .remedy("Look at the drive; a new process is needed if it does not answer any more.");
 }
 
+// No save reads memory of the tier any more.
+void Pipeline::Impl::wait_for_saves() {
+  for (StateCore* state : states) {
+    for (std::uint32_t tile = 0; tile < state->tiles.size(); ++tile) {
+      mover.wait_unpinned(*state, tile);
+    }
+  }
+}
+
 // The region for the present plan, all places free.
 void Pipeline::Impl::map() {
   const std::uint64_t bytes = tier.places * tier.place_bytes;
@@ -159,6 +141,7 @@ void Pipeline::plan_tier(std::span<StreamedState* const> stores) {
 
   impl_->flush_all();
   impl_->require_nothing_owned("plan the host tier");
+  impl_->wait_for_saves();
   while (!impl_->states.empty()) impl_->detach(*impl_->states.back());
   impl_->tier = std::move(tier);
   impl_->transfers = transfers;
@@ -211,6 +194,7 @@ void Pipeline::suspend() {
     if (state.failure && !failed_before[i]) throw Error(*state.failure);
   }
   impl_->require_nothing_owned("suspend the host tier");
+  impl_->wait_for_saves();
   for (StateCore* state : impl_->states) impl_->drop(*state);
   impl_->unmap();
   impl_->suspended = true;

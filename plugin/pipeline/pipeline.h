@@ -9,6 +9,7 @@
 #ifndef MILLPOND_PLUGIN_PIPELINE_PIPELINE_H_
 #define MILLPOND_PLUGIN_PIPELINE_PIPELINE_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,6 +25,7 @@
 #include "plugin/io/engine.h"
 #include "plugin/io/scratch.h"
 #include "plugin/layout/plan.h"
+#include "plugin/pipeline/snapshot.h"
 
 namespace millpond::plugin {
 
@@ -47,7 +49,10 @@ class StreamedState {
   bool moments_present(std::uint32_t tile) const;
   // Sums of the blocks as they are in the file; complete after Pipeline::flush.
   std::span<const std::uint64_t> sums(std::uint32_t bucket, std::uint32_t segment) const;
+  // The file that is written to, of a bucket; and the one that holds a tile's written contents.
   int fd(std::uint32_t bucket) const;
+  int fd_of(std::uint32_t tile) const;
+  std::vector<int> descriptors() const;  // of all generations
   // The error of a transfer that was in flight when a call returned; set once, cleared by
   // destroying the state.
   const std::optional<Error>& failure() const;
@@ -121,6 +126,8 @@ struct PipelineOptions {
   // is at its rate with 8 MiB in flight; the rest covers the time in which the caller's thread
   // works on a tile and does not look at the engine.
   std::uint64_t depth_bytes = 64 << 20;
+  // For a save to write a tile that is wanted for something else.
+  std::chrono::milliseconds patience{60'000};
 };
 
 class Pipeline {
@@ -156,6 +163,20 @@ class Pipeline {
   void settle();
   // Forgets the state's tiles in the tier without writing them; waits for what is in flight.
   void discard(StreamedState& state);
+
+  // For a save: the state goes on in `files` (by bucket, reserved) and what it holds now stays as
+  // it is until the snapshot's job is through. Waits for transfers in flight, writes nothing: dirty
+  // tiles stay where they are, and a visit that wants to change one waits until the job has written
+  // it. Works while suspended. Throws the state's failure(), Error(E_TIMEOUT); then nothing
+  // changed.
+  std::shared_ptr<Snapshot> freeze(StreamedState& state, std::vector<Fd> files,
+                                   std::vector<std::string> paths);
+  // The snapshot's job has ended. `complete`: the frozen files have everything, older ones are not
+  // read any more. Nothing where the snapshot is not the state's newest.
+  void thaw(StreamedState& state, const Snapshot& snapshot, bool complete);
+  // A generation that nothing is read from any more, NULL when there is none: to be closed, which
+  // may take long. Allocates nothing.
+  std::shared_ptr<Generation> take_idle(StreamedState& state) noexcept;
 
   // Flush everything, unmap the region (phase/1), and map it again. Between them visits of states
   // with tiles throw Error(E_STATE); all contents are in the files. A suspend that cannot write

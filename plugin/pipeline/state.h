@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,10 +32,12 @@ struct TileState {
   bool dirty = false;    // memory has what the file has not
   bool summed = false;   // the block sums are those of the memory
   bool landed = false;   // fetched and not yet verified
+  bool pinned = false;   // a save may still read the memory: StateCore::snapshot knows
   bool main = false;     // contents that exist: in memory where resident, else in the file
   bool moments = false;  //
   bool file_main = false;
   bool file_moments = false;
+  Generation* home = nullptr;  // holds what is in the file
   // of the visit in progress
   bool wanted = false;
   bool keep = false;
@@ -58,9 +61,9 @@ struct StateCore {
 
   Plan plan;
   std::string uid;
-  std::uint64_t seed = 0;  // checkpoint::uid_seed
-  std::vector<Fd> files;
-  std::vector<std::string> paths;
+  std::uint64_t seed = 0;                                // checkpoint::uid_seed
+  std::vector<std::shared_ptr<Generation>> generations;  // oldest first; the last one is written to
+  std::shared_ptr<Snapshot> snapshot;                    // the newest
   std::vector<std::uint8_t> buffered;  // by bucket: not O_DIRECT, so pages are dropped as they go
   bool verify = true;
   std::vector<TileState> tiles;
@@ -86,6 +89,12 @@ struct StateCore {
     return kernels::block_bytes(
         plan.options.storage[s],
         plan.elements_of_block(bucket, plan.tiles[tile].first_block + block));
+  }
+  Generation& live() const { return *generations.back(); }
+  void settle_in(std::uint32_t tile, Generation* home) {
+    --tiles[tile].home->tiles;
+    ++home->tiles;
+    tiles[tile].home = home;
   }
   void fail(const Error& error) {
     if (!failure) failure = error;

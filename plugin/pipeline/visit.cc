@@ -130,9 +130,22 @@ void Visit::collect_landed() {
   }
 }
 
+// The next tile to work on. What a save still reads from memory waits while others are ready.
+std::uint32_t Visit::next_ready() {
+  for (auto* queue : {&room_.soon, &room_.late}) {
+    for (std::size_t left = queue->size(); left != 0; --left) {
+      const std::uint32_t tile = queue->pop();
+      if (access_ == Access::kRead || !mover_.pinned(state_, tile)) return tile;
+      queue->push(tile);
+    }
+  }
+  return kNone;
+}
+
 bool Visit::start_work() {
-  if (working_ >= capacity_ || (room_.soon.empty() && room_.late.empty())) return false;
-  const std::uint32_t tile = room_.soon.empty() ? room_.late.pop() : room_.soon.pop();
+  if (working_ >= capacity_) return false;
+  const std::uint32_t tile = next_ready();
+  if (tile == kNone) return false;
   TileState& t = state_.tiles[tile];
   Place& place = mover_.place(t.place);
   if (std::exchange(t.landed, false)) {
@@ -216,6 +229,9 @@ void Visit::wait() {
     mover_.reap(true);
     const double all = fetching + flushing;
     mark({.fetch = fetching / all, .update = 0, .flush = flushing / all});
+  } else if (!room_.soon.empty() || !room_.late.empty()) {
+    mover_.wait_unpinned(state_, room_.soon.empty() ? room_.late.front() : room_.soon.front());
+    mark({.fetch = 0, .update = 0, .flush = 1});
   } else {
     throw Error(mover_.lost() != 0 ? MILLPOND_E_TIMEOUT : MILLPOND_E_INTERNAL, "visit tiles",
                 "no place of the host tier is free: the kernel holds what is missing since a "

@@ -52,6 +52,8 @@ class Visit {
   bool submit_fetches();
   bool submit_flushes();
   void collect_landed();
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+  std::uint32_t next_ready();
   bool start_work();
   void finish_work(TileView& view);
   bool collect_finished(bool wait);

@@ -61,7 +61,7 @@ void collect_written(const OpenSave& save, const std::vector<std::unique_ptr<Sto
     throw Error(MILLPOND_E_UNSUPPORTED, "save_commit", "too many stores on one rank")
         .want(kMaxStoresOfRank, save.written.size());
   }
-  for (const OpenSave::Written& written : save.written) {
+  for (const WrittenStore& written : save.written) {
     StoreBallot& store = ballot->store[ballot->verdict.stores++];
     set_field(store.uid, written.uid);
     set_field(store.manifest_digest, written.manifest_digest);
@@ -113,6 +113,11 @@ bool writes_commit(checkpoint::FileSystem& fs, const checkpoint::Commit& commit,
 std::string Runtime::save_begin(millpond_group group, const std::string& path,
                                 const std::string& chosen) {
   require_group(group, "save_begin");
+  for (const auto& store : stores_) {
+    // Of a save that nobody will commit: it need not be finished.
+    if (store->saving_part()) store->save_progress().cancel = true;
+    store->finish_save();
+  }
   if (open_save_) {
     host_.log(MILLPOND_LOG_WARNING,
               "save " + open_save_->id + " was begun and never committed: given up");
@@ -150,6 +155,7 @@ std::string Runtime::save_begin(millpond_group group, const std::string& path,
 
 void Runtime::save_commit(millpond_group group, const std::string& save_id) {
   require_group(group, "save_commit");
+  for (const auto& store : stores_) store->finish_save();
   // Whatever happens, the save is not open any more.
   const std::optional<OpenSave> save = std::exchange(open_save_, std::nullopt);
   WrittenBallot mine;

@@ -39,15 +39,24 @@ FileReaper::~FileReaper() {
 
 Fd FileReaper::second(int fd) { return Fd(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
+void FileReaper::start() {
+  if (thread_.joinable()) return;
+  const BlockedSignals blocked;
+  thread_ = std::thread([state = state_] { run(*state); });
+}
+
+void FileReaper::prepare(std::size_t files) {
+  const std::lock_guard lock(state_->mutex);
+  state_->files.reserve(state_->files.size() + files);
+  start();
+}
+
 void FileReaper::close(Fd file) {
   if (!file) return;
   const std::lock_guard lock(state_->mutex);
   try {
     state_->files.push_back(std::move(file));
-    if (!thread_.joinable()) {
-      const BlockedSignals blocked;
-      thread_ = std::thread([state = state_] { run(*state); });
-    }
+    start();
   } catch (const std::exception&) {
     state_->files.clear();
     return;
@@ -66,10 +75,11 @@ void FileReaper::run(State& state) {
   for (;;) {
     state.changed.wait(lock, [&] { return state.stop || !state.files.empty(); });
     if (state.files.empty()) return;
-    std::vector<Fd> closing = std::exchange(state.files, {});
+    Fd closing = std::move(state.files.back());
+    state.files.pop_back();
     state.busy = true;
     lock.unlock();
-    closing.clear();
+    closing = Fd();
     lock.lock();
     state.busy = false;
     state.changed.notify_all();

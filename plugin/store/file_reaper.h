@@ -4,6 +4,7 @@
 #define MILLPOND_PLUGIN_STORE_FILE_REAPER_H_
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <thread>
 
@@ -22,6 +23,8 @@ class FileReaper {
   // A second descriptor of the file: while it is open, closing the first costs nothing. Empty where
   // none can be had.
   static Fd second(int fd);
+  // The thread, and room for this many files more: close() then allocates nothing.
+  void prepare(std::size_t files);
   // Closes it in the background, or here and now where no thread can be had.
   void close(Fd file);
   // Until everything handed over so far is closed: before space is reserved anew. False: it is not.
@@ -29,6 +32,7 @@ class FileReaper {
 
  private:
   struct State;
+  void start();
   static void run(State& state);
 
   std::shared_ptr<State> state_;  // shared with the thread, which may outlive this

@@ -170,6 +170,7 @@ StagedLoad Loading::from_model(Device& device, const std::vector<ShardWork>& wor
 void Store::load_from(const millpond_io_args& args) {
   require_awake("load_from");
   require_bound("load_from");
+  finish_save();
   try {
     StagedLoad load = verify_load(args);
     if ((args.flags & MILLPOND_IO_STAGE) != 0) {

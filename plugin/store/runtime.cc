@@ -46,6 +46,8 @@ Runtime::Runtime(const millpond_host_api& api, Options options, std::uint32_t mi
 
 Runtime::~Runtime() = default;
 
+std::chrono::milliseconds Runtime::patience() const { return timeout_of(options_); }
+
 bool Runtime::forked() const { return getpid() != pid_; }
 
 Pipeline& Runtime::pipeline() {
@@ -75,6 +77,7 @@ void Runtime::ensure_resources() {
   MemoryChoice memory = choose_host_memory(options_);
   PipelineOptions pipeline_options;
   pipeline_options.host_memory_bytes = memory.cap;
+  pipeline_options.patience = patience();
   pipeline_ = std::make_unique<Pipeline>(pipeline_options, *engine_, *pool_);
   roots_ = std::move(roots);
   reserved_.assign(roots_.size(), 0);
@@ -110,6 +113,7 @@ void Runtime::destroy_store(Store* store) {
   const std::unique_ptr<Store> owned = std::move(*place);
   stores_.erase(place);
   const bool held = owned->streamed() != nullptr;
+  owned->end_save(false);
   owned->drop_state();
   if (!held) return;
   try {
@@ -125,6 +129,7 @@ std::uint64_t Runtime::shut_down() {
     const std::unique_ptr<Store> owned = std::move(stores_.back());
     stores_.pop_back();
     try {
+      owned->end_save(true);
       owned->drop_state();
     } catch (const std::exception& error) {
       host_.log(MILLPOND_LOG_WARNING, "destroy " + owned->uid() + ": " + error.what());

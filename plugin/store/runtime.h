@@ -28,6 +28,7 @@
 #include "plugin/options/options.h"
 #include "plugin/pipeline/pipeline.h"
 #include "plugin/store/file_reaper.h"
+#include "plugin/store/save.h"
 
 namespace millpond::plugin {
 
@@ -40,13 +41,14 @@ struct OpenSave {
   std::string id;    // 32 hexadecimal digits
   std::uint64_t sequence = 0;
   millpond_group group{};
-  struct Written {
-    std::string uid;
-    std::uint64_t manifest_bytes = 0;
-    std::string manifest_digest;
-  };
-  std::vector<Written> written;
+  std::vector<WrittenStore> written;
   std::optional<Error> failure;
+};
+
+// Reserved files of one state, by bucket.
+struct ScratchFiles {
+  std::vector<Fd> files;
+  std::vector<std::string> paths;
 };
 
 class Runtime {
@@ -71,6 +73,7 @@ class Runtime {
   Pipeline& pipeline();  // made by ensure_resources
   bool has_pipeline() const { return pipeline_ != nullptr; }
   std::uint64_t memory_cap() const { return memory_cap_; }  // of the pinned region
+  std::chrono::milliseconds patience() const;               // io_timeout_s
   const std::string& engine_reason() const { return engine_reason_; }
 
   // Scratch directories and the pipeline, at the first bind. Throws, and can be tried again.
@@ -79,6 +82,12 @@ class Runtime {
   // A state without contents for a plan: files reserved in the scratch directories so that their
   // bytes balance. Throws Error(E_NO_SPACE) with needed and free bytes; nothing is left behind.
   std::unique_ptr<StreamedState> make_state(const Plan& plan, const std::string& uid);
+  // Further files for a state, in the same directories: a save freezes those it has.
+  ScratchFiles reserve_again(const StreamedState& state);
+  // Closes, in the background, files of the state that nothing is read from any more. Allocates
+  // nothing after prepare_idle().
+  void retire_idle(StreamedState& state) noexcept;
+  void prepare_idle(std::size_t files) { reaper_->prepare(files); }
   // Forgets a state: waits for its transfers, drops its tiles, closes its files in the background.
   void retire_state(std::unique_ptr<StreamedState> state);
   // Divides the tier among the states of all stores, `extra` (may be NULL) included and `without`
@@ -118,6 +127,8 @@ class Runtime {
   friend class Call;
   void require_group(millpond_group group, const char* operation) const;
   std::optional<Error> verdict();  // this rank's, for agree
+  ScratchFiles reserve_files(const Plan& plan, const std::string& uid,
+                             const std::vector<std::uint32_t>& root);
   void poison_all(const std::string& why);
 
   std::uint32_t minor_;

@@ -1,16 +1,18 @@
+// save_to: the state is frozen here and now, a job writes it (save_job.h).
 #include "plugin/store/save.h"
 
-#include <span>
+#include <chrono>
 
-#include "checkpoint/store_writer.h"
-#include "plugin/io/posix_file_system.h"
-#include "plugin/store/tile_reader.h"
+#include "plugin/store/runtime.h"
+#include "plugin/store/save_job.h"
+#include "plugin/store/store.h"
 
 namespace millpond::plugin {
 namespace {
 
 constexpr std::uint64_t kSaveFlags =
     MILLPOND_IO_BACKGROUND | MILLPOND_IO_COMMIT | MILLPOND_IO_FAIL_IF_BUSY;
+constexpr std::chrono::milliseconds kBeat{50};
 
 std::string text_of(const millpond_str& text) {
   return text.len == 0 ? std::string() : std::string(text.ptr, text.len);
@@ -22,54 +24,6 @@ bool any_moments(const StreamedState& state, const Bucket& bucket) {
   }
   return false;
 }
-
-class StoreCopy {
- public:
-  StoreCopy(HeldState& held, checkpoint::StoreWriter& writer, Host& host, SaveProgress& progress)
-      : state_(*held.streamed), writer_(writer), host_(host), progress_(progress), reader_(state_) {
-    progress_.total = writer_.total_bytes();
-  }
-
-  void run() {
-    for (std::uint32_t t = 0; t < state_.plan().tiles.size(); ++t) {
-      beat();
-      copy(t);
-    }
-    beat();
-  }
-
- private:
-  void beat() {
-    if (progress_.cancel) {
-      throw Error(MILLPOND_E_CANCELLED, "save", "cancelled by checkpoint/1's cancel");
-    }
-    host_.progress("save", progress_.done, progress_.total);
-  }
-
-  void copy(std::uint32_t t) {
-    const Tile& tile = state_.plan().tiles[t];
-    const bool moments = state_.moments_present(t);
-    const bool moments_in_file = writer_.manifest().buckets[tile.bucket].moments_present;
-    const std::byte* memory = nullptr;
-    if (moments || tile.bytes[MILLPOND_SEGMENT_MAIN] != 0) memory = reader_.load(t);
-    for (std::uint32_t s = 0; s < kSegments; ++s) {
-      if (tile.bytes[s] == 0 || (s != MILLPOND_SEGMENT_MAIN && !moments_in_file)) continue;
-      if (s == MILLPOND_SEGMENT_MAIN || moments) {
-        writer_.write(tile.bucket, s, tile.first_block,
-                      std::span(memory + tile.memory_offset[s], tile.bytes[s]));
-      } else {
-        writer_.write_zeros(tile.bucket, s, tile.first_block, tile.blocks);
-      }
-      progress_.done += tile.bytes[s];
-    }
-  }
-
-  StreamedState& state_;
-  checkpoint::StoreWriter& writer_;
-  Host& host_;
-  SaveProgress& progress_;
-  TileReader reader_;
-};
 
 }  // namespace
 
@@ -113,32 +67,28 @@ checkpoint::Manifest describe(const HeldState& held, const std::string& uid) {
   return manifest;
 }
 
-OpenSave::Written write_store(HeldState& held, const std::string& uid, checkpoint::FileSystem& fs,
-                              const std::string& save_id, Host& host, SaveProgress& progress) {
-  try {
-    checkpoint::StoreWriter writer(fs, save_id, describe(held, uid));
-    StoreCopy(held, writer, host, progress).run();
-    const checkpoint::StoreRecord record = writer.finish();
-    return {record.uid, record.manifest_bytes, record.manifest_digest};
-  } catch (...) {
-    try {
-      fs.remove_tree(save_id + "/" + uid);
-    } catch (const std::exception& error) {
-      host.log(MILLPOND_LOG_WARNING, std::string("removing a failed save: ") + error.what());
-    }
-    throw;
-  }
-}
-
 void Store::save_to(const millpond_io_args& args) {
   if ((args.flags & ~kSaveFlags) != 0) {
     throw Error(MILLPOND_E_ARGUMENT, "save_to", "flags that do not belong to save_to")
         .field("io_args.flags")
         .want(kSaveFlags, args.flags);
   }
+  if ((args.flags & MILLPOND_IO_FAIL_IF_BUSY) != 0 && save_job_ != nullptr && !save_job_->done()) {
+    throw Error(MILLPOND_E_BUSY, "save_to", "the save before is still being written")
+        .path(uid_)
+        .remedy("Wait for it (checkpoint/1's wait), or leave the flag FAIL_IF_BUSY out");
+  }
   const std::string path = text_of(args.path), id = text_of(args.save_id);
-  if ((args.flags & MILLPOND_IO_COMMIT) == 0) return save_part(path, id);
+  const bool alone = (args.flags & MILLPOND_IO_COMMIT) != 0;
+  if (alone) {
+    save_alone(path, id);
+  } else {
+    save_part(path, id);
+  }
+  if ((args.flags & MILLPOND_IO_BACKGROUND) == 0) wait_save();
+}
 
+void Store::save_alone(const std::string& path, const std::string& id) {
   constexpr millpond_group kAlone{0, 0, 1};
   require_state("save_to");
   require_healthy("save_to");
@@ -152,20 +102,13 @@ void Store::save_to(const millpond_io_args& args) {
         .remedy("Use save_begin, save_to of each store, save_commit");
   }
   const std::string own = runtime_.save_begin(kAlone, path);
-  try {
-    save_part(path, own);
-  } catch (const Error&) {
-    try {
-      runtime_.save_commit(kAlone, own);  // takes the attempt back
-    } catch (const Error&) {
-      // It fails because of the failure that is on its way.
-    }
-    throw;
-  }
-  runtime_.save_commit(kAlone, own);
+  const std::uint64_t sequence = runtime_.open_save()->sequence;
+  runtime_.open_save().reset();  // the job closes it
+  start_save(path, own, sequence);
 }
 
 void Store::save_part(const std::string& path, const std::string& id) {
+  finish_save();
   std::optional<OpenSave>& open = runtime_.open_save();
   if (!open || open->id != id || open->path != path) {
     throw Error(MILLPOND_E_STATE, "save_to", "no save of this id and path has been begun")
@@ -173,20 +116,40 @@ void Store::save_part(const std::string& path, const std::string& id) {
         .field("io_args.save_id")
         .remedy("Call save_begin first, with the same path, or set the COMMIT flag");
   }
-  save_progress_.cancel = false;
-  save_progress_.done = 0;
-  save_progress_.total = 0;
-  save_progress_.state = MILLPOND_SAVE_WRITING;
-  save_failure_.reset();
   std::erase_if(open->written, [&](const auto& written) { return written.uid == uid_; });
+  start_save(path, id, std::nullopt);
+}
+
+void Store::start_save(const std::string& path, const std::string& id,
+                       std::optional<std::uint64_t> sequence) {
+  save_progress_->cancel = false;
+  save_progress_->done = 0;
+  save_progress_->total = 0;
+  save_failure_.reset();
+  save_id_ = id;
   try {
     require_state("save_to");
     require_healthy("save_to");
-    // With the tier given back (phase/1) everything is in the files already.
-    if (runtime_.pipeline().host_bytes() != 0) runtime_.pipeline().flush(*held_->streamed);
-    const auto fs = open_file_system(path, true);
-    open->written.push_back(write_store(*held_, uid_, *fs, id, runtime_.host(), save_progress_));
-    save_progress_.state = MILLPOND_SAVE_WRITTEN;
+    StreamedState& state = *held_->streamed;
+    runtime_.host().progress("save", 0, state.plan().state_bytes);
+    SaveOrder order;
+    order.path = path;
+    order.save_id = id;
+    order.manifest = describe(*held_, uid_);
+    order.bytes_per_s = runtime_.options().save_bytes_per_s;
+    order.sequence = sequence;
+    runtime_.retire_idle(state);
+    ScratchFiles files = runtime_.reserve_again(state);
+    runtime_.prepare_idle(state.descriptors().size() + files.files.size());
+    order.snapshot =
+        runtime_.pipeline().freeze(state, std::move(files.files), std::move(files.paths));
+    const std::shared_ptr<Snapshot> snapshot = order.snapshot;
+    try {
+      save_job_ = std::make_unique<SaveJob>(std::move(order), save_progress_);
+    } catch (...) {
+      runtime_.pipeline().thaw(state, *snapshot, false);
+      throw;
+    }
   } catch (const Error& error) {
     save_failed(error);
     throw;
@@ -197,10 +160,60 @@ void Store::save_part(const std::string& path, const std::string& id) {
 }
 
 void Store::save_failed(const Error& error) {
-  save_progress_.state = MILLPOND_SAVE_FAILED;
+  save_progress_->state = MILLPOND_SAVE_FAILED;
   save_failure_ = error;
   std::optional<OpenSave>& open = runtime_.open_save();
-  if (open && !open->failure) open->failure = error;
+  if (open && open->id == save_id_ && !open->failure) open->failure = error;
+}
+
+bool Store::saving_part() const { return save_job_ != nullptr && !save_job_->committing(); }
+
+void Store::wait_save() {
+  finish_save();
+  if (save_failure_) throw Error(*save_failure_);
+}
+
+void Store::finish_save() {
+  while (save_job_ != nullptr) {
+    if (save_job_->wait(kBeat)) return collect_save();
+    try {
+      runtime_.host().progress("save", save_progress_->done, save_progress_->total);
+    } catch (const Error&) {
+      save_progress_->cancel = true;  // the job's own failure says so
+    }
+  }
+}
+
+void Store::end_save(bool give_up) {
+  if (save_job_ == nullptr) return;
+  if (give_up && !save_job_->committing()) save_progress_->cancel = true;
+  const std::chrono::milliseconds patience = runtime_.patience();
+  for (std::uint64_t done = save_progress_->done; !save_job_->wait(patience);) {
+    if (const std::uint64_t now = save_progress_->done; now != std::exchange(done, now)) continue;
+    runtime_.host().log(MILLPOND_LOG_ERROR,
+                        "store " + uid_ + ": a save hangs in the kernel and is left to itself");
+    save_job_->leave();
+    save_job_.reset();
+    save_progress_ = std::make_shared<SaveProgress>();  // the old one is the thread's
+    return;
+  }
+  collect_save();
+}
+
+void Store::collect_save() {
+  const std::unique_ptr<SaveJob> job = std::move(save_job_);
+  const SaveResult& result = job->result();
+  if (held_ != nullptr && held_->streamed != nullptr) {
+    runtime_.pipeline().thaw(*held_->streamed, job->snapshot(), !result.failure);
+    runtime_.retire_idle(*held_->streamed);
+  }
+  for (const std::string& warning : result.warnings) {
+    runtime_.host().log(MILLPOND_LOG_WARNING, warning);
+  }
+  if (result.failure) return save_failed(*result.failure);
+  runtime_.host().log(MILLPOND_LOG_INFO, result.summary);
+  std::optional<OpenSave>& open = runtime_.open_save();
+  if (!job->committing() && open && open->id == save_id_) open->written.push_back(result.written);
 }
 
 }  // namespace millpond::plugin

@@ -28,12 +28,11 @@ std::vector<std::uint32_t> balance(const Plan& plan, std::vector<std::uint64_t> 
 
 }  // namespace
 
-std::unique_ptr<StreamedState> Runtime::make_state(const Plan& plan, const std::string& uid) {
-  Placement placement;
-  placement.root = balance(plan, reserved_);
+ScratchFiles Runtime::reserve_files(const Plan& plan, const std::string& uid,
+                                    const std::vector<std::uint32_t>& root) {
   std::vector<std::uint64_t> needed(roots_.size());
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
-    needed[placement.root[b]] += plan.buckets[b].file_bytes;
+    needed[root[b]] += plan.buckets[b].file_bytes;
   }
   // What is on its way out counts as free.
   const auto short_of_space = [&] {
@@ -53,21 +52,45 @@ std::unique_ptr<StreamedState> Runtime::make_state(const Plan& plan, const std::
         .want(needed[r], free)
         .remedy("Free space, or name further directories in \"scratch\"");
   }
-  std::vector<Fd> files;
-  std::vector<std::string> paths;
+  ScratchFiles made;
   for (std::uint32_t b = 0; b < plan.buckets.size(); ++b) {
-    ScratchRoot& root = *roots_[placement.root[b]];
     const std::string name = uid + ".bucket" + std::to_string(b);
-    files.push_back(root.create(plan.buckets[b].file_bytes, name));
-    paths.push_back(root.path() + "/" + name);
+    made.files.push_back(roots_[root[b]]->create(plan.buckets[b].file_bytes, name));
+    made.paths.push_back(roots_[root[b]]->path() + "/" + name);
   }
+  return made;
+}
+
+std::unique_ptr<StreamedState> Runtime::make_state(const Plan& plan, const std::string& uid) {
+  Placement placement;
+  placement.root = balance(plan, reserved_);
+  ScratchFiles made = reserve_files(plan, uid, placement.root);
   placements_.reserve(placements_.size() + 1);
-  auto state = std::make_unique<StreamedState>(plan, uid, std::move(files), std::move(paths),
-                                               options_.verify_reads);
+  auto state = std::make_unique<StreamedState>(plan, uid, std::move(made.files),
+                                               std::move(made.paths), options_.verify_reads);
   placement.state = state.get();
-  for (std::size_t r = 0; r < roots_.size(); ++r) reserved_[r] += needed[r];
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    reserved_[placement.root[b]] += plan.buckets[b].file_bytes;
+  }
   placements_.push_back(std::move(placement));
   return state;
+}
+
+ScratchFiles Runtime::reserve_again(const StreamedState& state) {
+  const auto place = std::find_if(placements_.begin(), placements_.end(),
+                                  [&](const Placement& p) { return p.state == &state; });
+  if (place == placements_.end()) {
+    throw Error(MILLPOND_E_INTERNAL, "reserve scratch space", "the state has no directories");
+  }
+  return reserve_files(state.plan(), state.uid(), place->root);
+}
+
+void Runtime::retire_idle(StreamedState& state) noexcept {
+  while (const std::shared_ptr<Generation> idle = pipeline().take_idle(state)) {
+    // A save that still reads it closes it.
+    if (idle.use_count() > 1) continue;
+    for (Fd& file : idle->files) reaper_->close(std::move(file));
+  }
 }
 
 void Runtime::retire_state(std::unique_ptr<StreamedState> state) {
@@ -83,9 +106,7 @@ void Runtime::retire_state(std::unique_ptr<StreamedState> state) {
   }
   // Descriptors first: the state's own are closed with it, the files go with the last ones.
   std::vector<Fd> files;
-  for (std::uint32_t b = 0; b < state->plan().buckets.size(); ++b) {
-    files.push_back(FileReaper::second(state->fd(b)));
-  }
+  for (const int fd : state->descriptors()) files.push_back(FileReaper::second(fd));
   pipeline().discard(*state);
   state.reset();
   for (Fd& file : files) reaper_->close(std::move(file));

@@ -8,6 +8,28 @@
 #include "plugin/store/store.h"
 
 namespace millpond::plugin {
+namespace {
+
+// Tells the host of every tile and lets it cancel: a host whose user gives up need not wait.
+class WatchedWork final : public TileWork {
+ public:
+  WatchedWork(TileWork& work, Host& host, std::uint64_t tiles)
+      : work_(work), host_(host), tiles_(tiles) {}
+  std::uint32_t capacity() const override { return work_.capacity(); }
+  void start(TileView* tile) override {
+    host_.progress("step", started_++, tiles_);
+    work_.start(tile);
+  }
+  TileView* finished(bool wait) override { return work_.finished(wait); }
+
+ private:
+  TileWork& work_;
+  Host& host_;
+  std::uint64_t tiles_;
+  std::uint64_t started_ = 0;
+};
+
+}  // namespace
 
 bool Store::step(const millpond_step_args& args, const std::vector<millpond_group_step>& groups) {
   const auto begin = std::chrono::steady_clock::now();
@@ -30,7 +52,7 @@ bool Store::step(const millpond_step_args& args, const std::vector<millpond_grou
   choose_scalars(groups, args.grad_scale);
   list_tiles();
   try {
-    TileWork& work = device_->begin_step(work_, args.stream);
+    WatchedWork work(device_->begin_step(work_, args.stream), runtime_.host(), tiles_.size());
     if (!tiles_.empty()) {
       runtime_.pipeline().visit(*held_->streamed, tiles_, Access::kUpdate, work, &figures);
     }
@@ -41,6 +63,7 @@ bool Store::step(const millpond_step_args& args, const std::vector<millpond_grou
     poison(std::string("a step failed: ") + error.what());
     throw;
   }
+  runtime_.retire_idle(*held_->streamed);
   count_step();
   figures.outcome = MILLPOND_STEP_DONE;
   figures.step = held_->completed;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plugin/store/runtime.h"
+#include "plugin/store/save_job.h"
 
 namespace millpond::plugin {
 

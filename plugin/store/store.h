@@ -6,11 +6,11 @@
 //   poisoned          beside either: step, save_to, refresh_main refuse until load_from
 //   suspended         of the whole runtime (phase/1)
 //
-// All members run on the thread inside an ABI call (call.h), but for SaveProgress.
+// All members run on the thread inside an ABI call (call.h), but for SaveProgress. A save is
+// written by a job on a thread of its own (save_job.h), which touches nothing of the store.
 #ifndef MILLPOND_PLUGIN_STORE_STORE_H_
 #define MILLPOND_PLUGIN_STORE_STORE_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -25,10 +25,12 @@
 #include "plugin/device/work.h"
 #include "plugin/guard/profile.h"
 #include "plugin/pipeline/pipeline.h"
+#include "plugin/store/save.h"
 
 namespace millpond::plugin {
 
 class Runtime;
+class SaveJob;
 
 // State that outlives a bind: the streamed bytes, and whose they are. Profile, plan and counters
 // all go by shard index.
@@ -41,15 +43,6 @@ struct HeldState {
 
   // The index of the shard, or nothing.
   std::optional<std::uint32_t> find(std::uint64_t shard_id) const;
-};
-
-// The newest save of a store. Written by save_to, read by checkpoint/1's poll from any thread.
-struct SaveProgress {
-  std::atomic<std::uint32_t> state{MILLPOND_SAVE_NONE};
-  std::atomic<std::uint64_t> done{0};
-  std::atomic<std::uint64_t> total{0};
-  std::atomic<bool> cancel{
-      false};  // asked for by another thread: save_to gives up at its next beat
 };
 
 // What load_from verified and has not installed yet (MILLPOND_IO_STAGE): a state of its own in new
@@ -95,14 +88,19 @@ class Store {
   // refresh.cc
   void refresh_main(const millpond_refresh_args& args);
 
-  // save.cc. Writes this store below <path>/<save id>/ and adds itself to runtime().open_save() (or
-  // its failure there). The tier may be unmapped while the runtime is suspended: after
-  // pipeline().flush (skipped when suspended: then everything is flushed) it reads the files with
-  // TileReader (tile_reader.h), not through visit().
+  // save.cc. Freezes the state and starts the job that writes it below <path>/<save id>/; without
+  // the BACKGROUND flag it waits for the job. Without the COMMIT flag the result goes to
+  // runtime().open_save() when the job is collected. A failure to start changes nothing.
   void save_to(const millpond_io_args& args);
-  // Without the COMMIT flag: part of the save that save_begin opened.
-  void save_part(const std::string& path, const std::string& save_id);
-  void save_failed(const Error& error);
+  // Until no save is under way; then throws the newest save's failure.
+  void wait_save();
+  // The same without throwing. The host's progress callback is called meanwhile, and may cancel.
+  void finish_save();
+  // Before the store goes. `give_up`: a save that somebody else would have to commit is cancelled.
+  // A job that hangs in the kernel for longer than io_timeout_s is left behind.
+  void end_save(bool give_up);
+  bool saving_part() const;  // a job is under way that save_commit would close
+
   // load.cc. Verifies everything into runtime().make_state(plan, uid), then install_load(), or
   // leaves it in staged_ with MILLPOND_IO_STAGE. A refusal changes nothing.
   void load_from(const millpond_io_args& args);
@@ -129,7 +127,7 @@ class Store {
   void last_step(millpond_step_figures* figures) const { *figures = figures_; }
   void plan_figures(millpond_plan_figures* figures) const;
 
-  SaveProgress& save_progress() { return save_progress_; }
+  SaveProgress& save_progress() { return *save_progress_; }
   const std::optional<Error>& save_failure() const { return save_failure_; }
 
   // Poison and the verdict that agree collects.
@@ -163,6 +161,12 @@ class Store {
   void list_tiles();
   void count_step();
   void write_models(millpond_stream stream);
+  void save_alone(const std::string& path, const std::string& save_id);
+  void save_part(const std::string& path, const std::string& save_id);
+  void start_save(const std::string& path, const std::string& save_id,
+                  std::optional<std::uint64_t> sequence);
+  void save_failed(const Error& error);
+  void collect_save();
 
   Runtime& runtime_;
   std::string uid_;
@@ -190,8 +194,10 @@ class Store {
   std::vector<std::uint32_t> tiles_;        // of this step
   std::vector<millpond_group_step> step_groups_;
 
-  SaveProgress save_progress_;
-  std::optional<Error> save_failure_;
+  std::shared_ptr<SaveProgress> save_progress_ = std::make_shared<SaveProgress>();
+  std::unique_ptr<SaveJob> save_job_;  // under way, or not collected yet
+  std::string save_id_;                // of the newest save
+  std::optional<Error> save_failure_;  // of the newest save
   std::optional<StagedLoad> staged_;
 };
 

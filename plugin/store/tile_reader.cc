@@ -1,8 +1,5 @@
 #include "plugin/store/tile_reader.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <new>
 #include <string>
 
@@ -10,6 +7,7 @@
 #include "checkpoint/manifest.h"
 #include "millpond/error.hpp"
 #include "plugin/device/stored_run.h"
+#include "plugin/io/whole_transfer.h"
 
 namespace millpond::plugin {
 namespace {
@@ -34,7 +32,7 @@ const std::byte* TileReader::load(std::uint32_t tile) {
   const Tile& what = state_.plan().tiles[tile];
   const bool moments = state_.moments_present(tile);
   for (std::uint32_t s = 0; s < kSegments; ++s) {
-    if (what.bytes[s] != 0 && (s == MILLPOND_SEGMENT_MAIN || moments)) read_segment(what, s);
+    if (what.bytes[s] != 0 && (s == MILLPOND_SEGMENT_MAIN || moments)) read_segment(tile, s);
   }
   tile_ = tile;
   return memory_.get();
@@ -44,28 +42,13 @@ kernels::StoredRun TileReader::run_at(std::uint32_t segment, std::uint64_t eleme
   return stored_run(state_.plan(), state_.plan().tiles[tile_], memory_.get(), segment, element);
 }
 
-void TileReader::read_segment(const Tile& tile, std::uint32_t segment) {
+void TileReader::read_segment(std::uint32_t index, std::uint32_t segment) {
+  const Tile& tile = state_.plan().tiles[index];
   const Plan& plan = state_.plan();
   std::byte* const memory = memory_.get() + tile.memory_offset[segment];
   const std::uint64_t bytes = tile.bytes[segment];
-  for (std::uint64_t done = 0; done < bytes;) {
-    const std::uint64_t offset = tile.file_offset[segment] + done;
-    const ssize_t got =
-        pread(state_.fd(tile.bucket), memory + done, bytes - done, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      const int error = errno;
-      Error failure(MILLPOND_E_IO, "read",
-                    got == 0 ? "the file ends before its reserved size" : "the read failed");
-      throw std::move(got == 0 ? std::move(failure) : std::move(failure).os(error))
-          .path(file_of(state_, tile.bucket))
-          .at(offset)
-          .want(bytes - done, 0);
-    }
-    // An odd count goes on from the page before: O_DIRECT takes whole pages only.
-    done += static_cast<std::uint64_t>(got);
-    if (done < bytes) done = done / kernels::kPageBytes * kernels::kPageBytes;
-  }
+  read_whole(state_.fd_of(index), tile.file_offset[segment], {memory, bytes},
+             file_of(state_, tile.bucket));
   const auto sums = state_.sums(tile.bucket, segment);
   const std::uint64_t seed = checkpoint::uid_seed(state_.uid());
   const kernels::Storage storage = plan.options.storage[segment];

@@ -32,7 +32,7 @@ class TileReader {
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
-  void read_segment(const Tile& tile, std::uint32_t segment);
+  void read_segment(std::uint32_t tile, std::uint32_t segment);
 
   StreamedState& state_;
   std::unique_ptr<std::byte[], Free> memory_;

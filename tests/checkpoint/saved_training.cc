@@ -91,6 +91,8 @@ std::string file_bytes(const std::filesystem::path& path) {
 }
 
 void write_file(const std::filesystem::path& path, const std::string& bytes) {
+  // A new file: the old one may be a live store's as well, by a link.
+  std::filesystem::remove(path);
   std::ofstream(path, std::ios::binary) << bytes;
 }
 

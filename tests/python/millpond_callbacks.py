@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import millpond_structs as c
+from millpond import abi as c
 
 
 @dataclass

@@ -13,8 +13,8 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import millpond_structs as c
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from millpond import abi as c
 from millpond_callbacks import Callbacks
 from millpond_shards import Shard, known_features
 

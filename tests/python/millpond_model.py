@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import millpond_structs as c
 import numpy as np
+from millpond import abi as c
 from millpond_host import adamw
 from millpond_shards import Memory, Shard
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import millpond_structs as c
+from millpond import abi as c
 
 FEATURES = Path(__file__).resolve().parents[2] / "abi" / "layout.golden"
 

@@ -6,9 +6,9 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-import millpond_structs as c
 import numpy as np
 import pytest
+from millpond import abi as c
 from millpond_fixtures import make_runtime, plugin  # noqa: F401
 from millpond_host import MillpondError, Runtime, Store, adamw, fresh_status, str_of
 from millpond_shards import Memory, Shard

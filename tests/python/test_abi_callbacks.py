@@ -7,9 +7,9 @@ import sys
 import threading
 from typing import Any
 
-import millpond_structs as c
 import numpy as np
 import pytest
+from millpond import abi as c
 from millpond_callbacks import Callbacks
 from millpond_fixtures import make_runtime, plugin  # noqa: F401
 from millpond_host import MillpondError, Runtime

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
-import millpond_structs as c
 import numpy as np
 import pytest
+from millpond import abi as c
 from millpond_callbacks import Callbacks
 from millpond_fixtures import make_runtime, plugin  # noqa: F401
 from millpond_host import MillpondError, Plugin, Runtime

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import millpond_structs as c
 import pytest
+from millpond import abi as c
 from millpond_callbacks import Callbacks
 from millpond_fixtures import make_runtime, plugin  # noqa: F401
 from millpond_host import MillpondError, Store

@@ -38,18 +38,22 @@ typedef struct millpond_save_progress {
 
 typedef struct millpond_ext_checkpoint {
   millpond_header header; /* MILLPOND_TYPE_EXT_CHECKPOINT */
-  /* Makes <path>/<save id>/ and agrees on its name. Leftovers of killed attempts under `path` are
-   * reclaimed. */
+  /* Agrees on the save's name. Waits for saves of the runtime that are still being written (one
+   * that was begun and never committed is cancelled). Leftovers of killed attempts under `path` are
+   * reclaimed. One base directory belongs to one job. */
   int32_t (*save_begin)(millpond_runtime* runtime, millpond_group group, millpond_str path,
                         millpond_save_id* save_id, millpond_status* status);
   /* Progress of the store's newest save; never blocks. */
   int32_t (*poll)(millpond_store* store, millpond_save_progress* progress, millpond_status* status);
-  /* Until the store's newest save is written, or failed (then its status). */
+  /* Until the store's newest save is written (with the COMMIT flag: counts), or failed (then its
+   * status). The host's progress callback is called meanwhile. */
   int32_t (*wait)(millpond_store* store, millpond_status* status);
-  /* Gives up the store's save in flight; what it wrote is removed. OK when there is none. */
+  /* Gives up the store's save in flight; what it wrote is removed, the store is as it was. Returns
+   * when that is done. OK when there is none. From any thread. */
   int32_t (*cancel)(millpond_store* store, millpond_status* status);
-  /* COMMIT.json's rename, if every rank wrote all of its stores; else nothing counts and every rank
-   * gets the same verdict. The older save ids under `path` are removed afterwards. */
+  /* Waits for the stores' saves, then COMMIT.json's rename, if every rank wrote all of its stores;
+   * else nothing counts and every rank gets the same verdict. The older save ids under `path` are
+   * removed afterwards. */
   int32_t (*save_commit)(millpond_runtime* runtime, millpond_group group, millpond_str save_id,
                          millpond_status* status);
   /* Installs what load_from with MILLPOND_IO_STAGE staged, on all stores of all ranks or on none.

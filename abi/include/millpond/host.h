@@ -78,8 +78,9 @@ typedef struct millpond_host_api {
   /* One line without a newline. Lines of background threads wait until the host's next call. */
   void (*log)(void* context, uint32_t level, millpond_str line);
 
-  /* Long work: `what` is one of "bind", "save", "load", "refresh", "probe"; `done` of `total`
-   * bytes. *cancel is preset to 0; a non-zero value cancels the work with MILLPOND_E_CANCELLED. */
+  /* Long work: `what` is one of "bind", "save", "load", "refresh", "probe" (`done` of
+   * `total` bytes) and "step" (tiles begun, of those with work). *cancel is preset to 0; a non-zero
+   * value cancels the work with MILLPOND_E_CANCELLED; a cancelled step poisons its store. */
   void (*progress)(void* context, millpond_str what, uint64_t done, uint64_t total,
                    int32_t* cancel);
 } millpond_host_api;

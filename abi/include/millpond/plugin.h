@@ -116,9 +116,13 @@ typedef struct millpond_table_v1 {
   int32_t (*refresh_main)(millpond_store* store, const millpond_refresh_args* args,
                           millpond_status* status);
 
-  /* BOUND, or UNBOUND with parked state. Writes one store of a checkpoint. What it wrote counts
-   * only after save_commit (checkpoint/1) or with the COMMIT flag. A failed save leaves the live
-   * store and older checkpoints as they were. */
+  /* BOUND, or UNBOUND with parked state. Writes one store of a checkpoint. With the BACKGROUND flag
+   * it returns when later steps cannot change what is saved, in a time that does not depend on the
+   * state's size; poll and wait (checkpoint/1) tell of the rest. Waits for the store's save before,
+   * or answers MILLPOND_E_BUSY where asked to. Reserves another set of scratch files first:
+   * MILLPOND_E_NO_SPACE has changed nothing. What it wrote counts only after save_commit
+   * (checkpoint/1) or with the COMMIT flag. A failed save leaves the live store and older
+   * checkpoints as they were. */
   int32_t (*save_to)(millpond_store* store, const millpond_io_args* args, millpond_status* status);
 
   /* BOUND, also POISONED. Verifies everything into new files first, then installs: mains, moments

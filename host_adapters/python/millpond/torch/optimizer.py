@@ -1,0 +1,401 @@
+"""AdamW and Adam for PyTorch whose state is streamed. One line to change:
+
+    optimizer = millpond.torch.AdamW(model.parameters(), lr=3e-4, scratch="/mnt/nvme/scratch")
+
+Everything that torch.optim.AdamW takes means the same. See README.md for what is refused and why.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, NoReturn
+
+import torch
+from torch import Tensor
+from torch._compile import _disable_dynamo
+
+from .. import abi
+from ..errors import CheckpointError, MillpondError, StateError
+from ..interrupts import INTERRUPTS
+from .alive import Owned
+from .binding import Binding, Entry
+from .handles import Handles
+from .incoming import MARKER, Incoming, judge, marker, stream_in
+from .outgoing import outgoing
+from .streamed import EXACT, Streamed
+
+Params = Iterable[Any]  # as torch.optim.Optimizer's: tensors, dicts, or (name, tensor)
+
+
+class StreamedOptimizer(torch.optim.Optimizer):
+    """What AdamW and Adam share. Not for direct use.
+
+    Threads: the one that trains. Ranks: the first step or bind, every step, save and load are
+    collective over `process_group` where torch.distributed is initialised."""
+
+    kind: ClassVar[type[torch.optim.Optimizer]]
+
+    def __init__(
+        self,
+        params: Params,
+        flags: dict[str, Any],
+        *,
+        scratch: str | os.PathLike[str] | list[str] | None,
+        host_memory_bytes: int | str,
+        moments: str,
+        exact: str,
+        shard_state: bool,
+        process_group: Any,
+        options: dict[str, Any] | None,
+    ):
+        for name, why in _REFUSED_FLAGS.items():
+            if flags.get(name):
+                raise MillpondError(f"{self.kind.__name__}: {name}=True: {why}", field=name)
+        if exact not in EXACT:
+            raise MillpondError(f"exact={exact!r} is none of {', '.join(EXACT)}", field="exact")
+        # torch's own class judges the values, and knows which keys a group has in this release.
+        defaults = self.kind([torch.zeros(1)], **flags).defaults
+        # Before super().__init__, which calls add_param_group.
+        self._streamed = Streamed(
+            self.kind,
+            runtime_options(scratch, host_memory_bytes, moments, options),
+            exact,
+            shard_state,
+            process_group,
+        )
+        self._handles = Handles(self)
+        self._owned = Owned()
+        self._awaited: str | None = None  # why a step must wait for a load
+        self._expected: list[int] | None = None  # the counters that this load must bring
+        self._close = weakref.finalize(self, self._streamed.close)
+        super().__init__(params, defaults)
+        self._owned.note([entry.parameter for entry in self._handles.entries])
+
+    # ---- torch's interface
+
+    @_disable_dynamo
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As torch's; a parameter twice in one group is refused: it would be updated twice."""
+        given = param_group["params"]
+        members = [given] if isinstance(given, Tensor) else list(given)
+        tensors = [m[1] if isinstance(m, tuple) else m for m in members]
+        if len({id(t) for t in tensors}) != len(tensors):
+            raise ValueError(
+                "a parameter is twice in one group: list tied weights once, as model.parameters() "
+                "does"
+            )
+        super().add_param_group(param_group | {"params": members})
+        for name, why in _REFUSED_FLAGS.items():
+            if self.param_groups[-1].get(name):
+                self.param_groups.pop()
+                raise MillpondError(f"{self.kind.__name__}: {name}=True: {why}", field=name)
+        self._handles.extend()
+        if self._owned.noted:
+            self._owned.note([entry.parameter for entry in self._handles.entries])
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """GradScaler: unscale inside the step where torch's own would, and always for fp16
+        parameters, whose gradients the scaler refuses to unscale."""
+        return any(
+            group.get("fused") or any(p.dtype == torch.float16 for p in group["params"])
+            for group in self.param_groups
+        )
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One optimizer step. Collective where ranks are several.
+
+        Ctrl-C waits until the step is whole; a second one gives the step up, which needs a load
+        afterwards. Raises MillpondError with the plugin's words."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._update()
+        return loss
+
+    @_disable_dynamo
+    def _update(self) -> None:
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            raise StateError(
+                "step: a CUDA graph is being captured; a streamed step reads files and cannot be "
+                "replayed. Capture forward and backward only.",
+                code=abi.E_STATE,
+            )
+        self._streamed.check_process("step")
+        if self._awaited:
+            raise StateError(f"step: {self._awaited}", code=abi.E_STATE)
+        try:
+            scale, found_inf = self._amp()
+            with torch.no_grad(), INTERRUPTS.held(2):
+                entries = self._entries()
+                if self._streamed.step(
+                    entries, self.param_groups, scale, found_inf, self._owned.check
+                ):
+                    self._handles.count(self._streamed.bound.has_grad)
+        except BaseException:
+            # GradScaler removes these only after a step that returned.
+            for name in ("grad_scale", "found_inf"):
+                self.__dict__.pop(name, None)
+            raise
+
+    def _amp(self) -> tuple[float, bool]:
+        """What GradScaler hung on the optimizer. Waits for the device that decided it."""
+        scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+        return (
+            1.0 if scale is None else float(scale),
+            found is not None and bool(torch.as_tensor(found).item()),
+        )
+
+    # ---- state dicts: counters, hyperparameters and a marker; no bytes
+
+    def state_dict(self) -> dict[str, Any]:
+        """As torch's, with empty moments and a marker in each group. The bytes travel through save
+        and load."""
+        self._handles.extend()
+        made: dict[str, Any] = super().state_dict()
+        text = marker(self._streamed.identity, self._handles.most())
+        made["param_groups"] = [group | {MARKER: text} for group in made["param_groups"]]
+        return made
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """One of ours: counters and hyperparameters; the next step then needs `load` unless the
+        bytes are here already. One of a plain torch Adam: its moments are streamed in, in every
+        form in which they can come. Collective in the second case where ranks are several."""
+        self._streamed.check_process("load_state_dict")
+        taken: list[Incoming] = []
+
+        def take(_: Any, given: dict[str, Any]) -> dict[str, Any]:
+            taken.append(judge(given, self.param_groups, self._entries(), _REFUSED_FLAGS))
+            return given | {"state": {}}
+
+        # The last of the hooks: the user's have run, torch has not looked yet.
+        hook = self.register_load_state_dict_pre_hook(take)
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            hook.remove()
+        for group in self.param_groups:
+            group.pop(MARKER, None)
+            for name, value in self.defaults.items():
+                group.setdefault(name, value)
+        self._adopt(taken[0])
+
+    def plain_state_dict(self) -> dict[str, Any]:
+        """For a plain torch optimizer of the same groups: counters, and moments in fp32 on the CPU,
+        all of them in memory. DTensor parameters have DTensor moments. Collective with
+        shard_state."""
+        self.bind()
+        made: dict[str, Any] = super().state_dict()
+        index = {id(p): i for i, p in enumerate(p for g in self.param_groups for p in g["params"])}
+        entries = self._handles.entries
+        with torch.no_grad():
+            moments = outgoing(self._streamed.store, self._streamed.bound)
+        made["state"] = {
+            index[id(entry.parameter)]: {"step": torch.tensor(float(count)), **state}
+            for entry, count, state in zip(entries, self._streamed.counters(), moments, strict=True)
+            if count
+        }
+        return made
+
+    def _adopt(self, incoming: Incoming) -> None:
+        streamed = self._streamed
+        if incoming.has_moments:
+            self.bind()
+            self._awaited = "a state dict was not streamed in to its end: load it again"
+            with torch.no_grad():
+                stream_in(incoming, streamed.store, streamed.bound)
+            self._awaited, self._expected = None, None
+        elif not self._holds(incoming):
+            self._expected = incoming.counters
+            self._awaited = (
+                f"the loaded state dict is of step {max(incoming.counters, default=0)} and holds "
+                "no moments: they are in the checkpoint that save() wrote. Call load(path) before "
+                "the next step; without that checkpoint this run cannot be resumed."
+            )
+        self._handles.install(incoming.counters)
+
+    def _holds(self, incoming: Incoming) -> bool:
+        """Whether the state that the handles stand for is the one that is here."""
+        streamed, counters = self._streamed, incoming.counters
+        if not any(counters):
+            return streamed.store_made is None or not any(streamed.counters())
+        known = incoming.runtime == streamed.identity or streamed.loaded
+        return known and streamed.store_made is not None and streamed.counters() == counters
+
+    # ---- ours
+
+    def bind(self) -> None:
+        """Plans, reserves scratch space and proves the arithmetic now, not at the first step.
+        Collective where ranks are several."""
+        with torch.no_grad():
+            self._streamed.ensure_bound(self._entries(), self.param_groups)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the state below `path` and commits it: afterwards it is the checkpoint there, and
+        the one before is gone. Collective where ranks are several. fp32 parameters are their own
+        mains: they are in the model's checkpoint only."""
+        if self._awaited:
+            raise StateError(f"save: {self._awaited}", code=abi.E_STATE)
+        with torch.no_grad():
+            self._streamed.ensure_bound(self._entries(), self.param_groups)
+            self._streamed.save(path)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Restores what `save` wrote: moments, counters, mains, and 16-bit parameters as rounded
+        mains. Load fp32 weights before. Everything is verified first; a refusal changes nothing.
+        Also makes an optimizer well after a failed step. Collective where ranks are several."""
+        with torch.no_grad():
+            self._streamed.ensure_bound(self._entries(), self.param_groups)
+            self._streamed.load(path)
+        counters = self._streamed.counters()
+        self._handles.install(counters)
+        if self._expected is not None and counters != self._expected:
+            self._awaited = (
+                f"the checkpoint at {os.fspath(path)} is of step {max(counters, default=0)}, the "
+                f"state dict that was loaded of step {max(self._expected, default=0)}: they are "
+                "not a pair. Load the two that were saved together."
+            )
+            raise CheckpointError(f"load: {self._awaited}", code=abi.E_MISMATCH)
+        self._awaited, self._expected = None, None
+
+    def refresh(self) -> None:
+        """Mains := weights, after weights were written in a way that autograd does not count
+        (`parameter.data`). Other writes are noticed by the next step."""
+        self._streamed.store.refresh()
+        self._streamed.bound.note_versions()
+
+    def close(self) -> None:
+        """Destroys the state and its scratch files. The optimizer is of no use afterwards."""
+        self._streamed.close()
+        self._awaited = "the optimizer was closed"
+
+    @property
+    def arithmetic(self) -> str:
+        """The variant chosen at bind, "host/1" where torch itself does the pieces."""
+        return self._streamed.arithmetic
+
+    @property
+    def binding(self) -> Binding:
+        return self._streamed.bound
+
+    def last_step(self) -> abi.StepFigures:
+        """Bytes and seconds of the last step by stage (millpond/report.h)."""
+        return self._streamed.store.last_step()
+
+    def _entries(self) -> list[Entry]:
+        """The parameters that are updated, in the order of the groups: those that require a
+        gradient, and those that did when they were bound."""
+        self._handles.extend()
+        return self._handles.entries
+
+    def _refuse_copy(self, what: str) -> NoReturn:
+        raise TypeError(
+            f"{what} of a {type(self).__name__} of Millpond: its state is in files that belong to "
+            "this process. Use state_dict() for counters and hyperparameters, save(path) and "
+            "load(path) for the state."
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
+        self._refuse_copy("deepcopy")
+
+    def __copy__(self) -> NoReturn:
+        self._refuse_copy("copy")
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        self._refuse_copy("pickling")
+
+
+_REFUSED_FLAGS = {
+    "amsgrad": "the running maximum of exp_avg_sq is not streamed. Use amsgrad=False.",
+    "capturable": "a streamed step cannot be captured into a CUDA graph. Use capturable=False.",
+    "differentiable": "autograd cannot go through a streamed step. Use differentiable=False.",
+}
+
+
+def runtime_options(
+    scratch: Any, host_memory_bytes: Any, moments: str, options: dict[str, Any] | None
+) -> dict[str, Any]:
+    """The plugin's options; ranks of a node divide its memory as torchrun numbers them."""
+    scratch = scratch or os.environ.get("MILLPOND_SCRATCH")
+    if not scratch:
+        raise MillpondError(
+            'scratch: name a directory on a node-local drive, scratch="/mnt/nvme/scratch" (or a '
+            "list of several), or set MILLPOND_SCRATCH",
+            field="scratch",
+        )
+    paths = scratch if isinstance(scratch, list) else [scratch]
+    return {
+        "scratch": [os.fspath(path) for path in paths],
+        "host_memory_bytes": host_memory_bytes,
+        "moments": moments,
+        "local_rank": int(os.environ.get("LOCAL_RANK", "0")),
+        "local_size": int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
+    } | (options or {})
+
+
+class AdamW(StreamedOptimizer):
+    """torch.optim.AdamW with its state on NVMe.
+
+    params, lr, betas, eps, weight_decay, maximize, foreach, fused: as torch's, and choose its bits.
+    scratch: directory on a node-local drive, or several; MILLPOND_SCRATCH otherwise.
+    host_memory_bytes: cap of pinned memory, "auto": a share of what is free.
+    moments: "fp32" (the same bits), "bf16", or a block-scaled "fp16", "fp8_e4m3", "fp8_e5m2".
+    exact: "require" the bits of torch's own step, "prefer" them (default), or "off": no proof.
+    shard_state: with DDP each rank streams its part and parameters are broadcast afterwards.
+    process_group: the ranks that train together; None: all.
+    options: further options of the plugin (README lists them)."""
+
+    kind: ClassVar[type[torch.optim.Optimizer]] = torch.optim.AdamW
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        scratch: str | os.PathLike[str] | list[str] | None = None,
+        host_memory_bytes: int | str = "auto",
+        moments: str = "fp32",
+        exact: str = "prefer",
+        shard_state: bool = False,
+        process_group: Any = None,
+        options: dict[str, Any] | None = None,
+    ):
+        flags = dict(
+            lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
+            maximize=maximize, foreach=foreach, capturable=capturable,
+            differentiable=differentiable, fused=fused,
+        )  # fmt: skip
+        super().__init__(
+            params, flags, scratch=scratch, host_memory_bytes=host_memory_bytes, moments=moments,
+            exact=exact, shard_state=shard_state, process_group=process_group, options=options,
+        )  # fmt: skip
+
+
+class Adam(AdamW):
+    """torch.optim.Adam (L2 weight decay) with its state on NVMe. Arguments as AdamW's."""
+
+    kind = torch.optim.Adam
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        *arguments: Any,
+        **named: Any,
+    ):
+        super().__init__(params, lr, betas, eps, weight_decay, *arguments, **named)

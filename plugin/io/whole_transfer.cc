@@ -1,0 +1,57 @@
+#include "plugin/io/whole_transfer.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <thread>
+
+#include "plugin/io/os_error.h"
+
+namespace millpond::plugin {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr int kMostTries = 1000;  // of EAGAIN, a millisecond apart
+
+// `call(done)` moves bytes from `done` on, as pread and pwrite do.
+template <typename Call>
+void move_all(const char* operation, std::uint64_t offset, std::uint64_t bytes,
+              const std::string& path, Call&& call) {
+  int tries = 0;
+  for (std::uint64_t done = 0; done < bytes;) {
+    const ssize_t n = call(done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN && ++tries < kMostTries) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      continue;
+    }
+    if (n < 0) throw os_error(operation, path, errno).at(offset + done).want(bytes, done);
+    if (n == 0) {
+      throw Error(MILLPOND_E_IO, operation, "the file ends before its reserved size")
+          .path(path)
+          .at(offset + done)
+          .want(bytes, done);
+    }
+    const std::uint64_t before = done;
+    done += static_cast<std::uint64_t>(n);
+    if (done < bytes && done / kPage * kPage > before) done = done / kPage * kPage;
+  }
+}
+
+}  // namespace
+
+void read_whole(int fd, std::uint64_t offset, std::span<std::byte> bytes, const std::string& path) {
+  move_all("read", offset, bytes.size(), path, [&](std::uint64_t done) {
+    return ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+  });
+}
+
+void write_whole(int fd, std::uint64_t offset, std::span<const std::byte> bytes,
+                 const std::string& path) {
+  move_all("write", offset, bytes.size(), path, [&](std::uint64_t done) {
+    return ::pwrite(fd, bytes.data() + done, bytes.size() - done,
+                    static_cast<off_t>(offset + done));
+  });
+}
+
+}  // namespace millpond::plugin

@@ -1,0 +1,94 @@
+// Pipeline's part of a save: a state's files are frozen as they are, and it goes on in new ones.
+#include <utility>
+
+#include "millpond/base.h"
+#include "plugin/io/read_only.h"
+#include "plugin/pipeline/impl.h"
+
+namespace millpond::plugin {
+
+std::shared_ptr<Snapshot> Pipeline::freeze(StreamedState& state, std::vector<Fd> files,
+                                           std::vector<std::string> paths) {
+  StateCore& core = *state.impl_;
+  impl_->mover.settle();
+  if (core.failure) throw Error(*core.failure);
+  // A late write of a transfer that timed out would change what is saved.
+  impl_->require_nothing_owned("save");
+  if (files.size() != core.plan.buckets.size() || paths.size() != files.size()) {
+    throw Error(MILLPOND_E_INTERNAL, "save", "one new file a bucket is needed")
+        .want(core.plan.buckets.size(), files.size());
+  }
+  // All that can fail first.
+  auto snapshot = std::make_shared<Snapshot>(core.plan, core.uid, core.seed);
+  snapshot->sums_ = core.sums;
+  auto fresh = std::make_shared<Generation>();
+  fresh->files = std::move(files);
+  fresh->paths = std::move(paths);
+  const std::shared_ptr<Generation> frozen = core.generations.back();
+  std::vector<Fd> readable;
+  for (std::size_t b = 0; b < frozen->files.size(); ++b) {
+    readable.push_back(reopen_read_only(frozen->files[b].get(), frozen->paths[b]));
+  }
+  core.generations.reserve(core.generations.size() + 1);
+  for (const auto& generation : core.generations) {
+    if (generation != frozen) snapshot->older_.push_back(generation);
+  }
+
+  for (const Fd& file : frozen->files) impl_->engine.forget(file.get());
+  snapshot->files_ = std::exchange(frozen->files, std::move(readable));
+  snapshot->frozen_ = frozen;
+  core.generations.push_back(fresh);
+  for (std::uint32_t tile = 0; tile < core.tiles.size(); ++tile) {
+    TileState& t = core.tiles[tile];
+    Snapshot::Tile& kept = snapshot->tiles_[tile];
+    kept.main = t.main;
+    kept.moments = t.moments;
+    if (t.dirty) {
+      // The job writes it into the frozen file. It stays dirty: nothing is lost where the job
+      // fails.
+      kept.memory = impl_->mover.place(t.place).memory;
+      snapshot->pins_[tile].store(1, std::memory_order_release);
+      t.pinned = true;
+      core.settle_in(tile, frozen.get());
+    } else if (!t.file_main && !t.file_moments) {
+      core.settle_in(tile, fresh.get());
+    } else if (t.home != frozen.get()) {
+      kept.older = t.home;
+    }
+  }
+  core.snapshot = snapshot;
+  return snapshot;
+}
+
+void Pipeline::thaw(StreamedState& state, const Snapshot& snapshot, bool complete) {
+  StateCore& core = *state.impl_;
+  if (core.snapshot.get() != &snapshot) return;
+  for (std::uint32_t tile = 0; tile < core.tiles.size(); ++tile) {
+    TileState& t = core.tiles[tile];
+    const Generation* const older = snapshot.tiles_[tile].older;
+    if (complete && older != nullptr && t.home == older) {
+      core.settle_in(tile, snapshot.frozen_.get());
+    }
+    t.pinned = false;
+  }
+  core.snapshot.reset();
+}
+
+std::shared_ptr<Generation> Pipeline::take_idle(StreamedState& state) noexcept {
+  StateCore& core = *state.impl_;
+  if (impl_->mover.fetching() != 0) return nullptr;
+  for (std::size_t i = 0; i + 1 < core.generations.size(); ++i) {
+    if (core.generations[i]->tiles != 0) continue;
+    std::shared_ptr<Generation> idle = std::move(core.generations[i]);
+    core.generations.erase(core.generations.begin() + static_cast<std::ptrdiff_t>(i));
+    for (Fd& file : idle->files) {
+      impl_->engine.forget(file.get());
+      // As in detach: a descriptor that a lost transfer may still use is never closed.
+      if (impl_->engine.owned_bytes() != 0) static_cast<void>(file.release());
+    }
+    return idle;
+  }
+  return nullptr;
+}
+
+}  // namespace millpond::plugin
