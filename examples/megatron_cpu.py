@@ -1,7 +1,7 @@
 """Megatron-core on CPU with gloo: what it takes for granted of CUDA, answered from the CPU.
 
 For examples and tests. `install()` before anything of megatron is imported; the process is then for
-CPU training only. tests/python/megatron/test_shims.py proves that gradients are really reduced.
+CPU training only. tests/megatron/run_shims.py proves that gradients are really reduced.
 """
 
 from __future__ import annotations

@@ -17,16 +17,25 @@ from typing import Any
 
 from .. import abi
 from ..errors import StateError
+from .arguments import add_arguments, check_arguments, options_from
 from .construction import Wrapped
 from .session import Session
 
 _active: tuple[Session, Wrapped] | None = None
 
 
-def enable(arguments: Any = None, *, exact: str = "require", **options: Any) -> Session:
-    """Wraps Megatron's optimizer classes. `arguments`: Megatron's parsed arguments, read for what
-    the guard must know; `options`: the runtime's (README), `scratch` is required. `exact`:
-    "require" an arithmetic with the inner optimizer's bits, or "prefer" one, or "off".
+def enable(
+    arguments: Any = None,
+    *,
+    exact: str = "require",
+    without_state: str = "error",
+    **options: Any,
+) -> Session:
+    """Wraps Megatron's optimizer classes and its dist_checkpointing. `arguments`: Megatron's parsed
+    arguments, read for what the guard must know, and for --stream-optimizer-state-*; `options`: the
+    runtime's (README), which come first. `exact`: "require" an arithmetic with the inner
+    optimizer's bits, or "prefer" one, or "off". `without_state`: what a load does with a checkpoint
+    written before streaming: "error", or "init_from_model".
 
     Before the optimizer is built, on every rank. Not collective."""
     global _active
@@ -36,8 +45,13 @@ def enable(arguments: Any = None, *, exact: str = "require", **options: Any) -> 
     found = {key: int(os.environ[name]) for key, name in local.items() if name in os.environ}
     if len(found) == 2:
         options = found | options
-    session = Session(options, arguments, exact)
+    if arguments is not None:
+        check_arguments(arguments)
+        if "scratch" not in options:
+            options = options_from(arguments) | options
+    session = Session(options, arguments, exact, without_state)
     _active = session, Wrapped(session)
+    session.checkpoints.hook()
     return session
 
 
@@ -48,7 +62,25 @@ def disable() -> None:
         session, wrapped = _active
         _active = None
         wrapped.restore()
+        session.checkpoints.unhook()
         session.close()
+
+
+def suspend(host_tier: bool = False) -> None:
+    """Between steps: waits for what is in flight and gives device staging back; with `host_tier`
+    the pinned host memory too. Until resume() only saves and reports work. Twice is no harm."""
+    _session("suspend").suspend(host_tier)
+
+
+def resume() -> None:
+    """Takes the memory again. A failure leaves it suspended, to be tried again."""
+    _session("resume").resume()
+
+
+def _session(what: str) -> Session:
+    if _active is None:
+        raise StateError(f"{what}: millpond.megatron is not enabled", code=abi.E_STATE)
+    return _active[0]
 
 
 @contextmanager
@@ -61,4 +93,14 @@ def streamed(arguments: Any = None, **options: Any) -> Iterator[Session]:
         disable()
 
 
-__all__ = ["Session", "disable", "enable", "streamed"]
+__all__ = [
+    "Session",
+    "add_arguments",
+    "check_arguments",
+    "disable",
+    "enable",
+    "options_from",
+    "resume",
+    "streamed",
+    "suspend",
+]

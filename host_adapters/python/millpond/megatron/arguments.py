@@ -44,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     )  # fmt: skip
     add(
         "--stream-optimizer-state-host-memory", metavar="GIB", default="auto",
-        help="Pinned host memory of this rank in GiB, for tiles kept between steps; 'auto': a share "
+        help="Pinned host memory of this rank in GiB, for tiles kept between steps; 'auto': a "
+        "share "
         "of what is available.",
     )  # fmt: skip
     add(
@@ -71,9 +72,9 @@ def options_from(arguments: Any) -> dict[str, Any]:
         )
     options: dict[str, Any] = {"scratch": scratch[0] if len(scratch) == 1 else scratch}
     moments = getattr(arguments, "stream_optimizer_state_moments", None)
-    options["moments"] = moments or getattr(
-        arguments, "stream_optimizer_state_moment_dtype", None
-    ) or "fp32"
+    options["moments"] = (
+        moments or getattr(arguments, "stream_optimizer_state_moment_dtype", None) or "fp32"
+    )
     options["host_memory_bytes"] = _host_memory(arguments)
     chunk = getattr(arguments, "stream_optimizer_state_chunk_mb", None) or getattr(
         arguments, "offload_train_disk_chunk_mb", None
@@ -108,9 +109,7 @@ def _from_rules(arguments: Any) -> Iterator[Refusal]:
     for rule in RULES:
         value = getattr(arguments, rule.argument, None)
         if rule.active(value):
-            yield Refusal(
-                "argument", rule.option, f"{rule.reason} (it is {value!r})", rule.remedy
-            )
+            yield Refusal("argument", rule.option, f"{rule.reason} (it is {value!r})", rule.remedy)
 
 
 def _from_trainer(arguments: Any) -> Iterator[Refusal]:

@@ -37,9 +37,7 @@ def group_step(inner: Any, group: dict[str, Any], number: int) -> abi.GroupStep:
     if is_fused(type(inner)):
         decoupled = bool(getattr(inner, "adam_w_mode", 1))
     else:
-        decoupled = bool(
-            group.get("decoupled_weight_decay", isinstance(inner, torch.optim.AdamW))
-        )
+        decoupled = bool(group.get("decoupled_weight_decay", isinstance(inner, torch.optim.AdamW)))
     return abi.GroupStep(
         number, float(group["lr"]), float(beta1), float(beta2), float(group["eps"]),
         float(group["weight_decay"]), int(decoupled), int(group.get("maximize", False)),

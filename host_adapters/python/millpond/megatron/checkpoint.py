@@ -1,5 +1,5 @@
-"""Checkpoints at Megatron's seam: `megatron.core.dist_checkpointing.save` and `load`, which training
-calls as attributes of the module in every release.
+"""Checkpoints at Megatron's seam: `megatron.core.dist_checkpointing.save` and `load`, which
+training calls as attributes of the module in every release.
 
 A state dict that holds our markers is a save or load of streamed state; anything else passes. Saves
 go to `<checkpoint>/nvme_opt_state/<save id>/`, after Megatron's own `save` has returned; the commit
@@ -118,7 +118,9 @@ class Checkpoints:
 
     # ---- save
 
-    def _save(self, original: Callable[..., Any], state: Any, directory: Any, *args: Any, **kw: Any):
+    def _save(
+        self, original: Callable[..., Any], state: Any, directory: Any, *args: Any, **kw: Any
+    ):
         found = list(markers.markers_in(state))
         if not found:
             return original(state, directory, *args, **kw)
@@ -165,7 +167,9 @@ class Checkpoints:
 
     # ---- load
 
-    def _load(self, original: Callable[..., Any], state: Any, directory: Any, *args: Any, **kw: Any):
+    def _load(
+        self, original: Callable[..., Any], state: Any, directory: Any, *args: Any, **kw: Any
+    ):
         asked = list(markers.markers_in(state))
         if not asked:
             return original(state, directory, *args, **kw)
@@ -175,7 +179,8 @@ class Checkpoints:
             return self._without(original, state, directory, *args, **kw)
         if missing:
             raise CheckpointError(
-                f"{directory} has no streamed optimizer state for {sorted(missing)}: it was written "
+                f"{directory} has no streamed optimizer state for {sorted(missing)}: it was "
+                "written "
                 "without Millpond or by another arrangement of optimizers. Use --no-load-optim, "
                 "or enable(without_state='init_from_model') to begin with mains made from the "
                 "loaded parameters and steps 0.",

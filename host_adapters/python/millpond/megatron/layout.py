@@ -199,4 +199,6 @@ def tensor_of(tensor: Tensor, dtype: int) -> abi.Tensor:
     from ..torch.proof import dlpack_device
 
     n = tensor.numel()
-    return abi.Tensor(tensor.data_ptr() if n else None, 0, n, *dlpack_device(tensor.device), dtype, 0)
+    return abi.Tensor(
+        tensor.data_ptr() if n else None, 0, n, *dlpack_device(tensor.device), dtype, 0
+    )

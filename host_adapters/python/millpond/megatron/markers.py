@@ -1,5 +1,5 @@
-"""What of streamed state stands in Megatron's own checkpoint: for each rank and chain member a small
-ShardedObject with the save's id, the groups and the step. The bytes are in the store's save.
+"""What of streamed state stands in Megatron's own checkpoint: for each rank and chain member a
+small ShardedObject with the save's id, the groups and the step. The bytes are in the store's save.
 
 Plain values would not do: rank 0's reach every rank. Keys name rank and member, so that each rank
 gets its own back; `retarget` chooses another rank's where the checkpoint has fewer ranks.
@@ -14,7 +14,9 @@ from typing import Any
 from .. import abi
 from ..errors import CheckpointError
 
-_KEY = re.compile(r"^(?P<before>.*optimizer\.millpond\.)(?P<rank>rank\d{5})(?P<member>\.opt\d+_\d+)$")
+_KEY = re.compile(
+    r"^(?P<before>.*optimizer\.millpond\.)(?P<rank>rank\d{5})(?P<member>\.opt\d+_\d+)$"
+)
 ENTRY = "millpond"  # in the optimizer's part of a state dict
 
 
@@ -54,7 +56,7 @@ def entries_in(state: Any) -> Iterator[dict[str, Any]]:
 
 def retarget(markers: list[Any], present: set[str]) -> list[str]:
     """Makes each marker ask for a key that the checkpoint has: its own, else the first rank's with
-    that member, under the prefix that the checkpoint uses. Returns the keys that it has none for."""
+    that member, under the prefix that the checkpoint uses. Returns the keys that it lacks."""
     missing = []
     by_member: dict[str, list[str]] = {}
     for key in sorted(present):
@@ -74,9 +76,9 @@ def retarget(markers: list[Any], present: set[str]) -> list[str]:
 
 def keys_in_checkpoint(directory: str) -> set[str]:
     """Keys of the markers that a torch_dist checkpoint has. Reads its metadata."""
-    from megatron.core import dist_checkpointing
+    from megatron.core.dist_checkpointing.serialization import load_sharded_metadata
 
-    metadata = dist_checkpointing.load_sharded_metadata(directory)
+    metadata = load_sharded_metadata(directory)
     keys = {getattr(value, "key", "") for value in metadata.values()}
     return {key for key in keys if _KEY.match(key)}
 

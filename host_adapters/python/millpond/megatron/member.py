@@ -223,6 +223,16 @@ class Member:
             for parameter in group["params"]:
                 self.inner.state[parameter] = {"step": count}
 
+    def read_steps(self) -> None:
+        """After a load: the store's counters, which are the checkpoint's, 0 included."""
+        if self.shards:
+            self.steps = self.store.counter(0)
+        self.write_steps()
+
+    def restart_from_model(self) -> None:
+        """mains := parameters, moments zero, steps 0."""
+        self.store.load(".", abi.IO_INIT_FROM_MODEL)
+
     def state_dict(self) -> dict[str, Any]:
         """What Megatron keeps in the model file: groups without parameters, the step, the grad
         scaler. Values are in the store."""
@@ -236,10 +246,10 @@ class Member:
         return made
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        raise NotImplementedError
+        self.session.checkpoints.load_member(self, state_dict)
 
     def sharded_state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        raise NotImplementedError
+        return self.session.checkpoints.sharded_state(self, *args, **kwargs)
 
     def handles(self) -> list[torch.Tensor]:
         """Megatron's mains. Each is empty, always."""

@@ -15,6 +15,7 @@ from ..callbacks import Callbacks
 from ..errors import ForkedError, MillpondError, StateError
 from ..runtime import Runtime
 from ..torch.ranks import Ranks
+from .checkpoint import Checkpoints
 from .features import Feature, features_of
 from .member import Member
 
@@ -38,8 +39,15 @@ class Session:
 
     version = __version__
 
-    def __init__(self, options: dict[str, Any], arguments: Any = None, exact: str = "require"):
+    def __init__(
+        self,
+        options: dict[str, Any],
+        arguments: Any = None,
+        exact: str = "require",
+        without_state: str = "error",
+    ):
         self.options, self.arguments, self.exact = options, arguments, exact
+        self.checkpoints = Checkpoints(self, without_state)
         self.chains: list[Chain] = []
         self._ranks: Ranks | None = None
         self._runtime: Runtime | None = None
@@ -95,10 +103,11 @@ class Session:
         rank = self.ranks.rank
         place = chain.built
         chain.built += 1
+        uid = f"rank{rank:05d}/opt{chain.number}_{place}"
         if getattr(optimizer, "is_stub_optimizer", False):
-            self._join_as_stub(optimizer)
+            self._join_as_stub(optimizer, uid)
             return
-        member = Member(self, optimizer, f"rank{rank:05d}/opt{chain.number}_{place}")
+        member = Member(self, optimizer, uid)
         self._evaluated[member.uid] = self.features(optimizer)
         chain.members.append(member)
         LOG.info("%s: %d shards in %s", member.uid, len(member.shards), self.options["scratch"])
@@ -111,10 +120,11 @@ class Session:
         order = {id(one): place for place, one in enumerate(_flattened(chained))}
         chain.members.sort(key=lambda member: order.get(id(member.optimizer), len(order)))
         if not chained.chained_optimizers:
-            self._join_as_stub(chained)
+            self._join_as_stub(chained, f"rank{self.ranks.rank:05d}/opt{chain.number}_0")
 
-    def _join_as_stub(self, optimizer: Any) -> None:
-        """A rank without state still says that it is well, before it gathers."""
+    def _join_as_stub(self, optimizer: Any, uid: str) -> None:
+        """A rank without state still says that it is well before it gathers, and joins in saves
+        and loads."""
         original = optimizer.step_with_ready_grads
 
         def step_with_ready_grads() -> Any:
@@ -122,7 +132,12 @@ class Session:
                 self._agree(None, [])
             return original()
 
+        def sharded_state_dict(*_: Any, is_loading: bool = False, **__: Any) -> dict[str, Any]:
+            return self.checkpoints.stub_state(uid, is_loading)
+
         optimizer.step_with_ready_grads = step_with_ready_grads
+        optimizer.sharded_state_dict = sharded_state_dict
+        optimizer.load_state_dict = lambda _state: None
 
     # ---- a step
 
@@ -139,6 +154,7 @@ class Session:
         members = chain.members if chain.closed else [first]
         failure: BaseException | None = None
         try:
+            self.checkpoints.before_step()
             if chain.steps == 0:
                 self._judge_again(members)
             for member in members:
@@ -171,6 +187,24 @@ class Session:
                     raise
         if failure is not None:
             raise failure
+
+    # ---- phases
+
+    def suspend(self, host_tier: bool = False) -> None:
+        """phase/1: gives memory back to whoever uses the device between steps."""
+        self.require_open("suspend")
+        phase = self.runtime.plugin.extension("phase/1", abi.ExtPhase)
+        self.runtime.call(phase.suspend, self.runtime.handle, 1 if host_tier else 0)
+
+    def resume(self) -> None:
+        """Takes it again."""
+        self.require_open("resume")
+        phase = self.runtime.plugin.extension("phase/1", abi.ExtPhase)
+        self.runtime.call(phase.resume, self.runtime.handle)
+
+    def pause(self) -> None:
+        """suspend, under the name that a memory saver calls."""
+        self.suspend()
 
     def close(self) -> None:
         """Stores and scratch files go. The optimizers cannot step afterwards."""

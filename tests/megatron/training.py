@@ -47,7 +47,9 @@ class Run:
         finalize_model_grads(self.chunks)
         if case.inf_at == self.step and torch.distributed.get_rank() == 1:
             buffer = self.chunks[-1].buffers[-1]
-            buffer.buckets[0].grad_data[-1 if buffer.numel == buffer.numel_unpadded else 0] = float("inf")
+            buffer.buckets[0].grad_data[-1 if buffer.numel == buffer.numel_unpadded else 0] = float(
+                "inf"
+            )
             buffer.grad_data.fill_(float("inf"))
         return total
 

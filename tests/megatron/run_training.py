@@ -1,6 +1,6 @@
 """On a rank: each case resident, then streamed; every figure and the state itself must be equal.
 
-    python run_training.py STEPS CASE,CASE...
+python run_training.py STEPS CASE,CASE...
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import job
 
 RANK = job.start()
 
+import millpond.megatron  # noqa: E402
 import torch  # noqa: E402
 from cases import CASES  # noqa: E402
 from training import Run, members  # noqa: E402
-
-import millpond.megatron  # noqa: E402
 
 
 def compare(name: str, steps: int) -> None:
@@ -35,13 +34,22 @@ def compare(name: str, steps: int) -> None:
                 streamed.advance()
                 check_handles(session)
             for key, wanted in resident.figures().items():
-                assert wanted == streamed.figures()[key], (name, key, wanted, streamed.figures()[key])
+                assert wanted == streamed.figures()[key], (
+                    name,
+                    key,
+                    wanted,
+                    streamed.figures()[key],
+                )
             values = same_state(resident, session)
     if RANK == 0:
         taken = sum(resident.taken)
         loss = float.fromhex(resident.losses[-1])
         spent = time.monotonic() - began
-        print(f"{name}: {steps} steps ({taken} taken), {values} values equal, loss {loss:.4f}, {spent:.1f} s", flush=True)
+        print(
+            f"{name}: {steps} steps ({taken} taken), {values} values equal, loss {loss:.4f}, "
+            f"{spent:.1f} s",
+            flush=True,
+        )
     if case.inf_at is not None:
         assert resident.taken[case.inf_at] is False, resident.taken
 
@@ -72,7 +80,10 @@ def same_state(resident: Run, session: millpond.megatron.Session) -> int:
                 for segment, tensor in wanted.items():
                     got = torch.empty(tensor.numel())
                     our.store.read(number, segment, 0, tensor.numel(), got.data_ptr())
-                    assert torch.equal(got.view(torch.int32), tensor.detach().view(torch.int32)), (shard.key, segment)
+                    assert torch.equal(got.view(torch.int32), tensor.detach().view(torch.int32)), (
+                        shard.key,
+                        segment,
+                    )
                     values += tensor.numel()
                 assert our.store.counter(number) == int(state[main]["step"])
                 number += 1

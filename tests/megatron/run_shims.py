@@ -67,13 +67,17 @@ for name, part in hand.items():
 
 # Each rank's own gradient is something else: the comparison above can fail.
 batch = data(plain, 0, 0)
-alone = torch.autograd.grad(loss_of(plain, [run.chunks[0].module], batch), list(run.chunks[0].module.parameters()))
+alone = torch.autograd.grad(
+    loss_of(plain, [run.chunks[0].module], batch), list(run.chunks[0].module.parameters())
+)
 everyone: list[object] = [None] * dist.get_world_size()
 dist.all_gather_object(everyone, [float(g.float().sum()) for g in alone])
 assert everyone[0] != everyone[1], "the ranks have the same batch"
 
 half = reduced(Run.start(dataclasses.replace(plain, fp32_grads=False)))
-assert any(not torch.equal(half[name], mine[name]) for name in mine), "bf16 buffers hold fp32 values"
+assert any(not torch.equal(half[name], mine[name]) for name in mine), (
+    "bf16 buffers hold fp32 values"
+)
 
 over = Run.start(dataclasses.replace(plain, overlap=True))
 assert len(over.chunks[0].bucket_groups) > 1, "one bucket: nothing can overlap"
@@ -92,4 +96,6 @@ dist.all_gather_object(digests, same.digests)
 assert digests[0] == digests[1]
 assert len(set(same.digests)) == len(same.digests)
 if RANK == 0:
-    print(f"reduced = by hand for {len(hand)} parameters; bf16 differs; overlapped = not overlapped")
+    print(
+        f"reduced = by hand for {len(hand)} parameters; bf16 differs; overlapped = not overlapped"
+    )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
+ROOT = HERE.parents[1]
 LIMIT_S = 240
 
 
@@ -39,7 +41,7 @@ def environment(release: str) -> dict[str, str]:
 def launch(
     release: str, arguments: list[str], ranks: int = 2, limit_s: int = LIMIT_S
 ) -> list[subprocess.CompletedProcess[str]]:
-    """Runs `python <arguments>` once a rank, in one process group that is killed after the limit."""
+    """Runs `python <arguments>` once a rank, in a process group that is killed after the limit."""
     with tempfile.TemporaryDirectory() as directory:
         leader: int | None = None
         running = []
@@ -59,23 +61,21 @@ def launch(
         try:
             _wait([process for process, _ in running], limit_s)
         finally:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(leader, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         done = []
         for process, output in running:
             process.wait()
             output.seek(0)
-            done.append(subprocess.CompletedProcess(process.args, process.returncode, output.read()))
+            done.append(
+                subprocess.CompletedProcess(process.args, process.returncode, output.read())
+            )
             output.close()
         return done
 
 
 def _wait(running: list[subprocess.Popen[str]], limit_s: int) -> None:
     """Until all have ended, a while after one has failed, or the limit."""
-    import time
-
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
         codes = [process.poll() for process in running]

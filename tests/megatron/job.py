@@ -18,7 +18,10 @@ def start() -> int:
     torch.set_num_threads(1)
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     dist.init_process_group(
-        "gloo", init_method="file://" + os.environ["MILLPOND_RENDEZVOUS"], rank=rank, world_size=size
+        "gloo",
+        init_method="file://" + os.environ["MILLPOND_RENDEZVOUS"],
+        rank=rank,
+        world_size=size,
     )
     return rank
 

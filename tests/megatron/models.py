@@ -104,7 +104,8 @@ def optimizer_config(case: Case) -> OptimizerConfig:
     newer = {"overlap_param_gather": case.overlap}  # fields that not every release has
     known = OptimizerConfig.__dataclass_fields__
     return OptimizerConfig(
-        **{name: value for name, value in newer.items() if name in known}, optimizer="adam", lr=1e-2, weight_decay=0.1, bf16=case.dtype == "bf16",
+        **{name: value for name, value in newer.items() if name in known}, optimizer="adam",
+        lr=1e-2, weight_decay=0.1, bf16=case.dtype == "bf16",
         fp16=case.dtype == "fp16", params_dtype=case.torch_dtype, use_distributed_optimizer=True,
         clip_grad=case.clip, loss_scale=case.loss_scale,
         initial_loss_scale=2.0**12,
