@@ -57,10 +57,9 @@ while kill -0 "$build_job" 2>/dev/null; do
 done
 [ ! -t 1 ] || printf '\r'
 wait "$build_job" || { tail -n 40 "$build/build.log" >&2; fail "building; all of it is in $build/build.log"; }
-sample=$PWD/$build/host_adapters/sample/millpond-sample
-MILLPOND_PLUGIN=$(find "$PWD/$build" -name libmillpond.so -type f | head -n 1)
-export MILLPOND_PLUGIN
-[ -n "$MILLPOND_PLUGIN" ] || fail "the build made no libmillpond.so"
+sample=$PWD/$build/bin/millpond-sample
+export MILLPOND_PLUGIN=$PWD/$build/lib/libmillpond.so
+[ -f "$MILLPOND_PLUGIN" ] || fail "the build made no libmillpond.so"
 echo "  libmillpond.so, $(stat -c %s "$MILLPOND_PLUGIN") bytes, opened with dlopen by millpond-sample"
 
 say "3 of 6: text"

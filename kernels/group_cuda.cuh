@@ -29,25 +29,26 @@ __device__ __forceinline__ bool quad_aligned(const T* p) {
   return reinterpret_cast<std::uintptr_t>(p) % (4 * sizeof(T)) == 0;
 }
 
-// Elements of T as numbers: quads where the address allows and the group is whole, else one by one.
+// Elements of T as numbers: quads where the address allows and all four are there, else one by one.
 // Behind `count` they are zero.
 template <class T, class Quad, class Convert, int kQuads>
 __device__ __forceinline__ void load_items(const T* from, int base, int count, Mine<kQuads>& to,
                                            Convert convert) {
-  if (count == static_cast<int>(kGroupElements) && quad_aligned(from)) {
+  const bool aligned = quad_aligned(from);
 #pragma unroll
-    for (int q = 0; q < kQuads; ++q) {
-      const Quad quad = __ldcs(reinterpret_cast<const Quad*>(from + place_of(base, 4 * q)));
+  for (int q = 0; q < kQuads; ++q) {
+    const int place = place_of(base, 4 * q);
+    if (aligned && place + 4 <= count) {
+      const Quad quad = __ldcs(reinterpret_cast<const Quad*>(from + place));
       to.x[4 * q] = convert(quad.x);
       to.x[4 * q + 1] = convert(quad.y);
       to.x[4 * q + 2] = convert(quad.z);
       to.x[4 * q + 3] = convert(quad.w);
-    }
-  } else {
+    } else {
 #pragma unroll
-    for (int k = 0; k < Mine<kQuads>::kCount; ++k) {
-      const int place = place_of(base, k);
-      to.x[k] = place < count ? convert(from[place]) : Lane(0.0F);
+      for (int k = 0; k < 4; ++k) {
+        to.x[4 * q + k] = place + k < count ? convert(from[place + k]) : Lane(0.0F);
+      }
     }
   }
 }
@@ -55,21 +56,22 @@ __device__ __forceinline__ void load_items(const T* from, int base, int count, M
 template <class T, class Quad, class Convert, int kQuads>
 __device__ __forceinline__ void store_items(T* to, int base, int count, const Mine<kQuads>& from,
                                             Convert convert) {
-  if (count == static_cast<int>(kGroupElements) && quad_aligned(to)) {
+  const bool aligned = quad_aligned(to);
 #pragma unroll
-    for (int q = 0; q < kQuads; ++q) {
+  for (int q = 0; q < kQuads; ++q) {
+    const int place = place_of(base, 4 * q);
+    if (aligned && place + 4 <= count) {
       Quad quad;
       quad.x = convert(from.x[4 * q]);
       quad.y = convert(from.x[4 * q + 1]);
       quad.z = convert(from.x[4 * q + 2]);
       quad.w = convert(from.x[4 * q + 3]);
-      __stcs(reinterpret_cast<Quad*>(to + place_of(base, 4 * q)), quad);
-    }
-  } else {
+      __stcs(reinterpret_cast<Quad*>(to + place), quad);
+    } else {
 #pragma unroll
-    for (int k = 0; k < Mine<kQuads>::kCount; ++k) {
-      const int place = place_of(base, k);
-      if (place < count) to[place] = convert(from.x[k]);
+      for (int k = 0; k < 4; ++k) {
+        if (place + k < count) to[place + k] = convert(from.x[4 * q + k]);
+      }
     }
   }
 }

@@ -12,6 +12,7 @@
 
 #include "kernels/adam.h"
 #include "millpond/host.h"
+#include "millpond/report.h"
 #include "plugin/core/host.h"
 #include "plugin/core/thread_pool.h"
 #include "plugin/pipeline/pipeline.h"
@@ -61,6 +62,18 @@ class Device {
   // model := main rounded (or the host's copy_main_to_model); Access::kRead.
   virtual TileWork& begin_write_model(std::span<const ShardWork> shards,
                                       millpond_stream stream) = 0;
+
+  // Throws Error(E_ARGUMENT, field) where the address is known not to be this device's memory: a
+  // kernel that used it would take the whole process's device away.
+  // The field is member `member` of array[index].
+  virtual void check_address(const void* /*address*/, const char* /*array*/,
+                             std::uint64_t /*index*/, const char* /*member*/) const {}
+  // After a step: the device's own stages, in place of the time that the update had tiles.
+  virtual void add_stages(millpond_step_figures*) const {}
+  // phase/1, outside visits: device memory is given back, and taken again. resume() may be tried
+  // again after Error(E_MEMORY).
+  virtual void suspend() {}
+  virtual void resume() {}
 };
 
 // `uid` and `host` are for callbacks. The pool is borrowed.

@@ -76,6 +76,7 @@ struct GuardContext {
   bool has_update = false;  // host callbacks that some profiles need
   bool has_copy_main = false;
   bool cuda_available = false;  // this build and machine can serve CUDA shards
+  std::string cuda_refusal;     // else why not, as a sentence without its end
 };
 // Profile alone: features, family, arithmetic, storage classes, dtypes, identities (unique ids and
 // keys+ranges, boxes inside global shapes, ranges inside boxes, no overlap), groups, one device.

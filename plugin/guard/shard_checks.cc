@@ -211,13 +211,14 @@ void check_ids(const Profile& profile, Refusals& refusals) {
 }
 
 void check_one_device(const Profile& profile, const std::vector<std::size_t>& with_device,
-                      bool cuda_available, Refusals& refusals) {
+                      const GuardContext& context, Refusals& refusals) {
   const auto on_cuda = [&](std::size_t i) {
     return profile.shards[i].device_type == MILLPOND_DEVICE_CUDA;
   };
-  if (!cuda_available && std::any_of(with_device.begin(), with_device.end(), on_cuda))
+  if (!context.cuda_available && std::any_of(with_device.begin(), with_device.end(), on_cuda))
     refusals.add(codes::kCudaUnavailable, "shards",
-                 "There are shards on CUDA, and this build or this machine cannot serve them.",
+                 "There are shards on CUDA, and this build or this machine cannot serve them" +
+                     (context.cuda_refusal.empty() ? "." : ": " + context.cuda_refusal + "."),
                  "Use a build with CUDA on a machine with a driver, or bind CPU tensors.");
   for (const std::size_t i : with_device) {
     const Shard& first = profile.shards[with_device.front()];
@@ -255,7 +256,7 @@ std::vector<std::size_t> check_shards(const Profile& profile, const GuardContext
     if (check.device()) with_device.push_back(i);
   }
   check_ids(profile, refusals);
-  check_one_device(profile, with_device, context.cuda_available, refusals);
+  check_one_device(profile, with_device, context, refusals);
   return sound;
 }
 

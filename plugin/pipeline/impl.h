@@ -35,6 +35,7 @@ struct Pipeline::Impl final : TierOwner {
   Engine& engine;
   ThreadPool& pool;
   Region region;
+  RegionPin* pin = nullptr;
   Mover mover;
   TierPlan tier;
   std::uint32_t transfers = 0;  // that a tile needs at most

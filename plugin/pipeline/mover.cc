@@ -32,7 +32,7 @@ std::uint32_t Mover::transfers_of(const Plan& plan) {
 }
 
 void Mover::configure(std::byte* region, std::uint64_t place_bytes, std::uint32_t places,
-                      std::uint32_t transfers) {
+                      std::uint32_t transfers, bool untouched) {
   places_.assign(places, Place{});
   transfers_.assign(std::size_t{places} * transfers, Transfer{});
   transfers_per_place_ = transfers;
@@ -43,6 +43,7 @@ void Mover::configure(std::byte* region, std::uint64_t place_bytes, std::uint32_
   landed_.reserve(places);
   for (std::uint32_t i = 0; i < places; ++i) {
     places_[i].memory = region + i * place_bytes;
+    places_[i].untouched = untouched;
     free_.push_back(places - 1 - i);  // the last is taken first
   }
   if (places != 0) engine_.reserve(transfers_.size());
@@ -106,6 +107,7 @@ void Mover::submit(Place& place, bool reading) {
   Transfer* const begin = next;
   place.reading = reading;
   place.failed = false;
+  place.untouched = false;
   for (std::uint32_t s = 0; s < kSegments; ++s) {
     if (!state.exists(place.tile, s)) continue;
     const std::uint64_t count = transfers_of_segment(tile.bytes[s]);

@@ -27,6 +27,7 @@ struct Place {
   bool stay = false;  // after a flush the tile remains, clean
   bool lost = false;  // a transfer timed out: the kernel may still use the memory
   bool failed = false;
+  bool untouched = false;  // as the kernel gave it: zero
   // A save reads the memory and does not come to an end: not used again before it has.
   std::shared_ptr<Snapshot> pinned_by;
   TileView view;
@@ -39,9 +40,9 @@ class Mover {
       : engine_(engine), patience_(patience) {}
 
   // Makes places of the region; all are free. Nothing may be in flight. `transfers`: the most that
-  // a tile needs. Not in a visit.
+  // a tile needs. `untouched`: the region was mapped just now. Not in a visit.
   void configure(std::byte* region, std::uint64_t place_bytes, std::uint32_t places,
-                 std::uint32_t transfers);
+                 std::uint32_t transfers, bool untouched);
 
   bool has_free() const { return !free_.empty(); }
   Place& place(std::uint32_t index) { return places_[index]; }

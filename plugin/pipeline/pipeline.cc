@@ -104,18 +104,21 @@ void Pipeline::Impl::wait_for_saves() {
 // The region for the present plan, all places free.
 void Pipeline::Impl::map() {
   const std::uint64_t bytes = tier.places * tier.place_bytes;
-  if (region.bytes() != bytes) {
+  const bool fresh = region.bytes() != bytes;
+  if (fresh) {
     unmap();
     region.map(bytes, pool);
     if (bytes != 0) engine.use_memory(region.data(), bytes);
+    if (bytes != 0 && pin != nullptr) pin->attach(region.data(), bytes);
   }
-  mover.configure(region.data(), tier.place_bytes, tier.places, transfers);
+  mover.configure(region.data(), tier.place_bytes, tier.places, transfers, fresh);
 }
 
 void Pipeline::Impl::unmap() {
-  mover.configure(nullptr, 0, 0, 0);
+  mover.configure(nullptr, 0, 0, 0, false);
   if (region.bytes() == 0) return;
   engine.use_memory(nullptr, 0);
+  if (pin != nullptr) pin->detach();
   region.unmap();
 }
 
@@ -204,6 +207,11 @@ void Pipeline::resume() {
   if (!impl_->suspended) return;
   impl_->map();
   impl_->suspended = false;
+}
+
+void Pipeline::use_pin(RegionPin* pin) {
+  impl_->pin = pin;
+  if (impl_->region.bytes() != 0) pin->attach(impl_->region.data(), impl_->region.bytes());
 }
 
 std::uint64_t Pipeline::host_bytes() const { return impl_->region.bytes(); }

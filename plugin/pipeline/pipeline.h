@@ -25,6 +25,7 @@
 #include "plugin/io/engine.h"
 #include "plugin/io/scratch.h"
 #include "plugin/layout/plan.h"
+#include "plugin/pipeline/region.h"
 #include "plugin/pipeline/snapshot.h"
 
 namespace millpond::plugin {
@@ -183,6 +184,9 @@ class Pipeline {
   // throws and keeps the memory; a resume that gets no memory throws and can be tried again.
   void suspend();
   void resume();
+
+  // Told of the region from now on, and of what is mapped now. Borrowed, and outlives the pipeline.
+  void use_pin(RegionPin* pin);
 
   std::uint64_t host_bytes() const;
   std::uint32_t places() const;

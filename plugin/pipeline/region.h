@@ -10,6 +10,15 @@
 
 namespace millpond::plugin {
 
+// Who else must know where the memory is: a device that wants its pages pinned.
+class RegionPin {
+ public:
+  virtual ~RegionPin() = default;
+  // After mapping and touching. A refusal is the pin's to tell: the memory works without it.
+  virtual void attach(std::byte* data, std::uint64_t bytes) = 0;
+  virtual void detach() noexcept = 0;  // before unmapping, also where nothing is attached
+};
+
 class Region {
  public:
   Region() = default;

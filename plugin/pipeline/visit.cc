@@ -152,9 +152,10 @@ bool Visit::start_work() {
     if (state_.verify) verify_sums(state_, tile, place.memory, pool_);
     zero_absent(state_, tile, place.memory, false, pool_);
     mark({.fetch = 1, .update = 0, .flush = 0});
-  } else if (access_ == Access::kOverwrite) {
+  } else if (access_ == Access::kOverwrite && !place.untouched) {
     zero_absent(state_, tile, place.memory, true, pool_);
   }
+  place.untouched = false;
   place.view = TileView{.index = tile,
                         .tile = &state_.plan.tiles[tile],
                         .plan = &state_.plan,

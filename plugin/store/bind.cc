@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "millpond/error.hpp"
+#include "plugin/device/cuda.h"
 #include "plugin/store/binding.h"
 #include "plugin/store/carry.h"
 #include "plugin/store/runtime.h"
@@ -38,17 +39,39 @@ bool known_element(millpond_dtype dtype) {
          dtype == MILLPOND_DTYPE_FP16;
 }
 
-void check_stream(const millpond_stream& stream, const char* field, const char* operation) {
-  const bool absent = stream.device_type == 0 && stream.device_id == 0;
-  if (!absent && stream.device_type != MILLPOND_DEVICE_CPU) {
-    throw Error(MILLPOND_E_ARGUMENT, operation, "the store is on the CPU, the stream is not")
-        .field(std::string(field) + ".device_type")
-        .want(MILLPOND_DEVICE_CPU, static_cast<std::uint64_t>(stream.device_type));
+HomeDevice home_of(const Profile& profile) {
+  if (profile.shards.empty()) return {};
+  return {profile.shards.front().device_type, profile.shards.front().device_id};
+}
+
+void check_stream(const millpond_stream& stream, HomeDevice home, const char* field,
+                  const char* operation) {
+  const auto refuse = [&](const char* member, const char* reason, std::uint64_t wanted,
+                          std::uint64_t got) {
+    return Error(MILLPOND_E_ARGUMENT, operation, reason)
+        .field(std::string(field) + member)
+        .want(wanted, got);
+  };
+  const bool cuda = home.type == MILLPOND_DEVICE_CUDA;
+  const bool absent = stream.device_type == 0 && stream.device_id == 0 && !cuda;
+  if (!absent && stream.device_type != home.type) {
+    throw refuse(".device_type",
+                 cuda ? "the store is on CUDA, the stream is not"
+                      : "the store is on the CPU, the stream is not",
+                 static_cast<std::uint64_t>(home.type),
+                 static_cast<std::uint64_t>(stream.device_type));
   }
-  if (stream.handle != 0) {
-    throw Error(MILLPOND_E_ARGUMENT, operation, "on the CPU a stream's handle is 0")
-        .field(std::string(field) + ".handle")
-        .want(0, stream.handle);
+  if (cuda && stream.device_id != home.id) {
+    throw refuse(".device_id", "the stream is of another device than the store",
+                 static_cast<std::uint64_t>(home.id), static_cast<std::uint64_t>(stream.device_id));
+  }
+  if (!cuda && stream.handle != 0) {
+    throw refuse(".handle", "on the CPU a stream's handle is 0", 0, stream.handle);
+  }
+  if (cuda && stream.handle == 0) {
+    throw refuse(".handle",
+                 "0 names no CUDA stream: 1 is the legacy default stream, 2 the per-thread one", 1,
+                 0);
   }
 }
 
@@ -67,6 +90,11 @@ void Store::bind(const millpond_bind_args& args,
   context.minor = runtime_.minor();
   context.has_update = runtime_.host().has_update();
   context.has_copy_main = runtime_.host().has_copy_main();
+  const HomeDevice home = home_of(profile);
+  if (home.type == MILLPOND_DEVICE_CUDA) {
+    context.cuda_refusal = cuda_refusal(home.id);
+    context.cuda_available = context.cuda_refusal.empty();
+  }
   const std::vector<Refusal> refusals = judge(profile, context);
   if (!refusals.empty()) {
     report_ = write_report(refusals, nullptr);
@@ -77,7 +105,7 @@ void Store::bind(const millpond_bind_args& args,
         .field("bind_args.shards.count")
         .want(profile.shards.size(), pointers.size());
   }
-  check_stream(args.stream, "bind_args.stream", "bind");
+  check_stream(args.stream, home, "bind_args.stream", "bind");
   check_pointers(profile, pointers, context.has_copy_main);
   runtime_.ensure_resources();
   Binding(*this, std::move(profile), pointers, args.stream).run();
@@ -214,7 +242,38 @@ void Binding::prepare_work() {
   }
   work_.hypers.reserve(work_.shards.size());
   work_.scalars.reserve(work_.shards.size());
-  device_ = make_cpu_device(runtime_.pool(), runtime_.host(), store_.uid(), variant_);
+  make_device();
+  check_addresses();
+}
+
+void Binding::make_device() {
+  const HomeDevice home = home_of(profile_);
+  if (home.type != MILLPOND_DEVICE_CUDA) {
+    device_ = make_cpu_device(runtime_.pool(), runtime_.host(), store_.uid(), variant_);
+    return;
+  }
+  CudaRequest request;
+  request.device_id = home.id;
+  request.variant = variant_;
+  request.plan = &plan_;
+  request.staging_bytes = runtime_.options().device_staging_bytes;
+  request.tile_bytes = plan_.max_tile_bytes;
+  request.uid = store_.uid();
+  request.stream = stream_;
+  device_ = make_cuda_device(request, runtime_.host(), runtime_.cuda_pin(home.id));
+}
+
+void Binding::check_addresses() const {
+  for (std::size_t i = 0; i < work_.shards.size(); ++i) {
+    const ShardWork& shard = work_.shards[i];
+    if (shard.numel == 0) continue;
+    const auto check = [&](const void* address, const char* member) {
+      if (address != nullptr) device_->check_address(address, "bind_args.shards", i, member);
+    };
+    check(shard.model, ".model.data");
+    check(shard.grad, ".grad.data");
+    check(shard.given_main, ".main.data");
+  }
 }
 
 void Binding::carry_counters() {
@@ -260,6 +319,7 @@ void Binding::hand_over() {
   tiles.reserve(plan_.tiles.size());
   std::vector<millpond_group_step> step_groups;
   step_groups.reserve(profile_.groups.size());
+  const HomeDevice home = home_of(profile_);
   held->profile = std::move(profile_);
   // Nothing below throws but the old files' departure, which changes nothing of the new.
   std::unique_ptr<StreamedState> old;
@@ -267,6 +327,7 @@ void Binding::hand_over() {
   held->streamed = reused_ ? std::move(old) : std::move(fresh_);
   store_.held_ = std::move(held);
   store_.variant_ = variant_;
+  store_.home_ = home;
   store_.device_ = std::move(device_);
   store_.work_ = std::move(work_);
   store_.gradients_ = std::move(gradients);

@@ -32,7 +32,9 @@ class Binding {
   bool reuse_files();  // nothing moves: the old state serves as it is
   void make_files();
   void prepare_work();  // shards, device, arrays of a step
-  void fill();          // fill.cc
+  void make_device();
+  void check_addresses() const;
+  void fill();  // fill.cc
   void fill_bucket(std::uint32_t bucket, class Carrier* carrier);
   void visit(const std::vector<std::uint32_t>& tiles, Access access, TileWork& work);
   void release_mains(const std::vector<std::uint32_t>& shards);
@@ -68,8 +70,12 @@ StepTraffic expected_traffic(const Plan& plan, std::uint64_t tier_tiles);
 
 kernels::Element element_of(millpond_dtype dtype);
 bool known_element(millpond_dtype dtype);
-// Throws Error(E_ARGUMENT): another device's stream, or a handle where there are no streams.
-void check_stream(const millpond_stream& stream, const char* field, const char* operation);
+
+HomeDevice home_of(const Profile& profile);
+// Throws Error(E_ARGUMENT): another device's stream, a handle where there are no streams, or none
+// where there are.
+void check_stream(const millpond_stream& stream, HomeDevice home, const char* field,
+                  const char* operation);
 
 }  // namespace millpond::plugin
 

@@ -194,7 +194,7 @@ StagedLoad Store::verify_load(const millpond_io_args& args) {
         .field("io_args.flags")
         .want(kLoadFlags, args.flags);
   }
-  check_stream(args.stream, "io_args.stream", "load_from");
+  check_stream(args.stream, home_, "io_args.stream", "load_from");
   const std::string path = text_of(args.path), id = text_of(args.save_id);
   const bool may_be_absent = (args.flags & MILLPOND_IO_INIT_FROM_MODEL) != 0 && id.empty();
   std::unique_ptr<checkpoint::FileSystem> fs;

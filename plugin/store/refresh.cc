@@ -14,7 +14,7 @@ void Store::refresh_main(const millpond_refresh_args& args) {
     throw Error(MILLPOND_E_ARGUMENT, "refresh_main", "the pointer is NULL, the count is not 0")
         .field("refresh_args.shard_ids");
   }
-  check_stream(args.stream, "refresh_args.stream", "refresh_main");
+  check_stream(args.stream, home_, "refresh_args.stream", "refresh_main");
   std::vector<std::uint8_t> chosen(shards.size(), args.shard_ids == nullptr ? 1 : 0);
   for (std::uint64_t i = 0; i < args.count; ++i) {
     const auto found = held_->find(args.shard_ids[i]);

@@ -57,6 +57,14 @@ Pipeline& Runtime::pipeline() {
   return *pipeline_;
 }
 
+CudaPin& Runtime::cuda_pin(std::int32_t device_id) {
+  if (cuda_pin_ == nullptr) {
+    cuda_pin_ = make_cuda_pin(host_, device_id);
+    pipeline().use_pin(cuda_pin_.get());
+  }
+  return *cuda_pin_;
+}
+
 void Runtime::ensure_resources() {
   if (pipeline_ != nullptr) return;
   std::vector<std::unique_ptr<ScratchRoot>> roots;
@@ -163,7 +171,10 @@ void Runtime::suspend(std::uint64_t flags) {
   const bool give_tier = (flags & MILLPOND_SUSPEND_HOST_TIER) != 0;
   if (pipeline_ != nullptr) {
     pipeline_->settle();
-    for (const auto& store : stores_) store->notice_failure();
+    for (const auto& store : stores_) {
+      store->notice_failure();
+      store->suspend_device();
+    }
     if (give_tier && !tier_suspended_) {
       const std::uint64_t bytes = pipeline_->host_bytes();
       pipeline_->suspend();
@@ -180,6 +191,7 @@ void Runtime::resume() {
     pipeline_->resume();
     tier_suspended_ = false;
   }
+  for (const auto& store : stores_) store->resume_device();
   suspended_ = false;
 }
 
@@ -189,6 +201,7 @@ void Runtime::figures(millpond_runtime_figures* figures) {
     figures->host_places = pipeline_->places();
     figures->ring_places = pipeline_->ring_places();
   }
+  for (const auto& store : stores_) figures->device_bytes += store->device_bytes();
   for (const std::uint64_t bytes : reserved_) figures->scratch_bytes += bytes;
   figures->leaked_bytes = engine_->owned_bytes();
   std::strncpy(figures->engine, engine_->name(), sizeof(figures->engine) - 1);

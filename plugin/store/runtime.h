@@ -23,6 +23,7 @@
 #include "millpond/report.h"
 #include "plugin/core/host.h"
 #include "plugin/core/thread_pool.h"
+#include "plugin/device/cuda.h"
 #include "plugin/io/engine.h"
 #include "plugin/io/scratch.h"
 #include "plugin/options/options.h"
@@ -71,6 +72,8 @@ class Runtime {
   Engine& engine() { return *engine_; }
   ThreadPool& pool() { return *pool_; }
   Pipeline& pipeline();  // made by ensure_resources
+  // Registers the tier with CUDA from the first store on that wants it. After ensure_resources.
+  CudaPin& cuda_pin(std::int32_t device_id);
   bool has_pipeline() const { return pipeline_ != nullptr; }
   std::uint64_t memory_cap() const { return memory_cap_; }  // of the pinned region
   std::chrono::milliseconds patience() const;               // io_timeout_s
@@ -145,6 +148,7 @@ class Runtime {
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<FileReaper> reaper_;
   std::vector<std::unique_ptr<ScratchRoot>> roots_;
+  std::unique_ptr<CudaPin> cuda_pin_;
   std::unique_ptr<Pipeline> pipeline_;
   std::vector<std::unique_ptr<Store>> stores_;
   // Which root holds which file of a state, by bucket.

@@ -57,6 +57,7 @@ bool Store::step(const millpond_step_args& args, const std::vector<millpond_grou
       runtime_.pipeline().visit(*held_->streamed, tiles_, Access::kUpdate, work, &figures);
     }
     device_->finish_step(args.stream);
+    device_->add_stages(&figures);
   } catch (const std::exception& error) {
     figures.outcome = MILLPOND_STEP_FAILED;
     figures_ = figures;

@@ -90,7 +90,7 @@ void Store::check_step(const millpond_step_args& args,
     throw bad(indexed("groups", i, groups[i].maximize != 0 ? "maximize" : "decoupled"), why_not)
         .remedy("Nothing was changed");
   }
-  check_stream(args.stream, "step_args.stream", "step");
+  check_stream(args.stream, home_, "step_args.stream", "step");
   check_gradients(args);
 }
 
@@ -138,6 +138,10 @@ void Store::check_gradients(const millpond_step_args& args) {
       throw bad(indexed("grads", i), "the pointer is not aligned to its element")
           .at(i)
           .want(item, address % item);
+    }
+    // Only where it is new: the driver is asked.
+    if (gradient.pointer != last_grads_[i]) {
+      device_->check_address(gradient.pointer, "step_args.grads", i, "");
     }
   }
 }

@@ -102,6 +102,14 @@ void Store::detach() {
   drop_staged();
 }
 
+void Store::suspend_device() {
+  if (device_ != nullptr) device_->suspend();
+}
+
+void Store::resume_device() {
+  if (device_ != nullptr) device_->resume();
+}
+
 void Store::drop_state() {
   bound_ = false;
   device_.reset();

@@ -56,6 +56,12 @@ struct StagedLoad {
   millpond_stream stream{};
 };
 
+// Where a store's shards are: all on one device.
+struct HomeDevice {
+  std::int32_t type = MILLPOND_DEVICE_CPU;
+  std::int32_t id = 0;
+};
+
 class Store {
  public:
   Store(Runtime& runtime, std::string uid);
@@ -123,6 +129,11 @@ class Store {
   std::uint64_t get_step(std::uint64_t shard_id);
   void set_step(std::uint64_t shard_id, std::uint64_t step);
 
+  // phase/1: the device's memory, where the store is bound.
+  void suspend_device();
+  void resume_device();
+  std::uint64_t device_bytes() const { return device_ == nullptr ? 0 : device_->device_bytes(); }
+
   // report/1
   void last_step(millpond_step_figures* figures) const { *figures = figures_; }
   void plan_figures(millpond_plan_figures* figures) const;
@@ -179,6 +190,7 @@ class Store {
 
   // While bound. Sized at bind: a step allocates nothing.
   kernels::Variant variant_ = kernels::Variant::kHost;
+  HomeDevice home_;
   std::unique_ptr<Device> device_;
   StepWork work_;
   struct Gradient {

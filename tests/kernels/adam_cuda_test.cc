@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernels/adam_cuda.h"
+#include "kernels/flat_run.h"
 #include "tests/kernels/adam_cuda_reference.h"
 #include "tests/kernels/plain_adam.h"
 
@@ -53,7 +54,7 @@ using Bytes = std::vector<unsigned char>;
 // Codes, then scales, of a segment.
 struct Packed {
   Packed(const std::vector<float>& values, Storage storage, bool keep_nonzero)
-      : groups(groups_of(values.size())),
+      : groups(round_up(values.size(), kGroupElements) / kGroupElements),
         payload(groups * kGroupElements * item_bytes(storage)),
         bytes(payload + 4 * groups),
         storage(storage) {
@@ -94,36 +95,34 @@ void step_on_both(std::uint64_t numel, Storage moments, bool fresh, Element elem
       d_grad(grad), d_model(model);
   // Two pieces, cut at a group, so that a later piece is found.
   std::vector<CudaPiece> pieces;
-  std::uint64_t groups = 0;
   for (std::uint64_t begin = 0; begin < numel;) {
     const std::uint64_t count =
         begin == 0 && numel > 512 ? round_up(numel / 2, kGroupElements) : numel - begin;
-    CudaPiece piece{};
-    piece.run = run;
-    const auto part = [&](const Packed& segment, unsigned char* base) {
-      FlatSegment s = segment.at(base);
-      s.data += begin * item_bytes(segment.storage);
-      if (s.scales != nullptr) s.scales += begin / kGroupElements * 4;
-      return s;
-    };
-    piece.run.main = part(main, d_main.get());
-    piece.run.exp_avg = part(exp_avg, d_m.get());
-    piece.run.exp_avg_sq = part(exp_avg_sq, d_v.get());
-    piece.run.grad = d_grad.get() + shift + begin * item_bytes(element);
-    piece.run.model = d_model.get() + begin * 2;
-    piece.run.count = piece.run.body = count;
-    piece.first_group = groups;
-    groups += groups_of(count);
-    pieces.push_back(piece);
+    pieces.push_back({begin, count, 0, static_cast<std::uint32_t>(begin / kGroupElements)});
     begin += count;
   }
+  CudaShard shard{};
+  shard.grad = d_grad.get() + shift;
+  shard.model = d_model.get();
+  shard.grad_element = element;
+  shard.model_element = Element::kBf16;
+  shard.active = true;
   const OnDevice<CudaPiece> d_pieces(pieces);
+  const OnDevice<CudaShard> d_shards({shard});
   const OnDevice<Scalars> d_scalars({scalars});
+  CudaTile tile{};
+  const std::uint64_t whole = round_up(numel, kGroupElements);
+  // One block, as Packed lays a segment out.
+  tile.segments[0] = cuda_segment(d_main.get(), Storage::kFp32, whole, whole);
+  tile.segments[1] = cuda_segment(d_m.get(), moments, whole, whole);
+  tile.segments[2] = cuda_segment(d_v.get(), moments, whole, whole);
+  tile.pieces = d_pieces.get();
+  tile.shards = d_shards.get();
+  tile.count = static_cast<std::uint32_t>(pieces.size());
+  tile.groups = tile.groups_per_block = static_cast<std::uint32_t>(whole / kGroupElements);
+  tile.moments_present = !fresh;
   ASSERT_EQ(complete_scalars_on_cuda(d_scalars.get(), 1, nullptr), cudaSuccess);
-  ASSERT_EQ(update_on_cuda(Variant::kTeFusedAdam, d_pieces.get(),
-                           static_cast<std::uint32_t>(pieces.size()), groups, is_scaled(moments),
-                           d_scalars.get(), 3, nullptr),
-            cudaSuccess);
+  ASSERT_EQ(update_on_cuda(Variant::kTeFusedAdam, tile, d_scalars.get(), 3, nullptr), cudaSuccess);
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 
   run.main = main.at(main.bytes.data());
@@ -158,24 +157,30 @@ TEST_F(CudaUpdate, te_formula_is_what_nvcc_makes_of_it) {
     const std::vector<float> start = numbers.values(numel, -8, 0);
     const std::vector<float> zeros(numel);
     const OnDevice<float> p(start), m(zeros), v(zeros), p2(start), m2(zeros), v2(zeros);
-    CudaPiece piece{};
-    const auto segment = [](const OnDevice<float>& x) {
-      return FlatSegment{reinterpret_cast<unsigned char*>(x.get()), nullptr, Storage::kFp32};
+    const std::uint64_t whole = round_up(numel, kGroupElements);
+    CudaTile tile{};
+    const auto segment = [&](const OnDevice<float>& x) {
+      return cuda_segment(reinterpret_cast<unsigned char*>(x.get()), Storage::kFp32, whole, whole);
     };
-    piece.run.main = segment(p);
-    piece.run.exp_avg = segment(m);
-    piece.run.exp_avg_sq = segment(v);
-    piece.run.count = piece.run.body = numel;
-    piece.run.moments_present = true;
+    tile.segments[0] = segment(p);
+    tile.segments[1] = segment(m);
+    tile.segments[2] = segment(v);
+    tile.count = 1;
+    tile.groups = tile.groups_per_block = static_cast<std::uint32_t>(whole / kGroupElements);
+    tile.moments_present = true;
+    const OnDevice<CudaPiece> pieces({{0, numel, 0, 0}});
+    tile.pieces = pieces.get();
     for (std::uint64_t step = 1; step <= 100; ++step) {
       const OnDevice<float> g(numbers.values(numel, -24, 0));
       const Scalars s =
           prepare({Variant::kTeFusedAdam, 1e-3, 0.9, 0.999, 1e-8, 0.1, step, 1.0F, true, false});
-      piece.run.grad = reinterpret_cast<const unsigned char*>(g.get());
-      const OnDevice<CudaPiece> pieces({piece});
+      CudaShard shard{};
+      shard.grad = reinterpret_cast<const unsigned char*>(g.get());
+      shard.active = true;
+      const OnDevice<CudaShard> shards({shard});
+      tile.shards = shards.get();
       const OnDevice<Scalars> scalars({s});
-      ASSERT_EQ(update_on_cuda(Variant::kTeFusedAdam, pieces.get(), 1, groups_of(numel), false,
-                               scalars.get(), 0, nullptr),
+      ASSERT_EQ(update_on_cuda(Variant::kTeFusedAdam, tile, scalars.get(), 500, nullptr),
                 cudaSuccess);
       const float beta1 = 0.9F, beta2 = 0.999F;
       const auto t = static_cast<double>(step);
@@ -198,8 +203,9 @@ TEST_F(CudaUpdate, te_formula_is_what_nvcc_makes_of_it) {
 }
 
 TEST_F(CudaUpdate, a_variant_of_the_cpu_is_refused) {
-  EXPECT_NE(update_on_cuda(Variant::kTorchCpuFused, nullptr, 0, 1, false, nullptr, 0, nullptr),
-            cudaSuccess);
+  CudaTile tile{};
+  tile.groups = 1;
+  EXPECT_NE(update_on_cuda(Variant::kTorchCpuFused, tile, nullptr, 1, nullptr), cudaSuccess);
   EXPECT_FALSE(variant_supported(Variant::kTorchCpuFused, true, nullptr));
   EXPECT_FALSE(variant_supported(Variant::kTorchCudaFused1, true, nullptr));
   EXPECT_TRUE(variant_supported(Variant::kTorchCudaFused2, true, nullptr));

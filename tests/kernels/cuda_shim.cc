@@ -1,12 +1,16 @@
 // A flat C surface over kernels/adam_cuda.h for the Python test that compares with torch on a GPU.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/adam_cuda.h"
 #include "tests/kernels/adam_cuda_reference.h"
 
 using millpond::kernels::CudaPiece;
+using millpond::kernels::CudaShard;
+using millpond::kernels::CudaTile;
 using millpond::kernels::Element;
 using millpond::kernels::Hyper;
 using millpond::kernels::Scalars;
@@ -30,6 +34,13 @@ SHIM int cuda_shim_variant(const char* name, std::uint64_t length) {
              : -1;
 }
 
+// What the device is told beside the tile: one shard, its pieces, its scalars.
+struct Tables {
+  Scalars scalars;
+  CudaShard shard;
+  CudaPiece pieces[256];
+};
+
 // One whole fp32 parameter cut into pieces of `piece_elements` (a multiple of 256). `workspace` is
 // device memory of at least 64 KiB. Returns a cudaError_t.
 SHIM int cuda_shim_update(const CudaShimStep* s, float* main, float* exp_avg, float* exp_avg_sq,
@@ -47,41 +58,94 @@ SHIM int cuda_shim_update(const CudaShimStep* s, float* main, float* exp_avg, fl
                     s->decoupled != 0,
                     s->maximize != 0};
   const auto on = static_cast<cudaStream_t>(stream);
-  const Scalars scalars = millpond::kernels::prepare(hyper);
-  static CudaPiece pieces[256];
-  std::uint32_t count = 0;
-  std::uint64_t groups = 0;
-  const auto bytes = [](float* p) { return reinterpret_cast<unsigned char*>(p); };
-  const auto grad_bytes = millpond::kernels::item_bytes(static_cast<Element>(grad_element));
-  for (std::uint64_t begin = 0; begin < numel; begin += piece_elements, ++count) {
-    if (count == 256) return cudaErrorInvalidValue;
-    CudaPiece& piece = pieces[count];
-    piece = CudaPiece{};
-    piece.run.main = {bytes(main + begin), nullptr, Storage::kFp32};
-    piece.run.exp_avg = {bytes(exp_avg + begin), nullptr, Storage::kFp32};
-    piece.run.exp_avg_sq = {bytes(exp_avg_sq + begin), nullptr, Storage::kFp32};
-    piece.run.grad = static_cast<unsigned char*>(grad) + grad_bytes * begin;
-    piece.run.model = model == nullptr ? nullptr : static_cast<unsigned char*>(model) + 2 * begin;
-    piece.run.count = numel - begin < piece_elements ? numel - begin : piece_elements;
-    piece.run.body = piece.run.count;
-    piece.run.grad_element = static_cast<Element>(grad_element);
-    piece.run.model_element = Element::kBf16;
-    piece.run.moments_present = s->fresh == 0;
-    piece.first_group = groups;
-    groups += millpond::kernels::groups_of(piece.run.count);
+  static_assert(sizeof(Tables) <= 65'536);
+  auto* const device = reinterpret_cast<Tables*>(workspace);
+  static Tables tables;
+  tables = {};
+  tables.scalars = millpond::kernels::prepare(hyper);
+  tables.shard.grad = static_cast<unsigned char*>(grad);
+  tables.shard.model = static_cast<unsigned char*>(model);
+  tables.shard.grad_element = static_cast<Element>(grad_element);
+  tables.shard.model_element = Element::kBf16;
+  tables.shard.active = true;
+  CudaTile tile{};
+  const std::uint64_t groups = millpond::kernels::round_up(numel, 256) / 256;
+  float* const segments[] = {main, exp_avg, exp_avg_sq};
+  for (int i = 0; i < 3; ++i) {
+    tile.segments[i] = millpond::kernels::cuda_segment(
+        reinterpret_cast<unsigned char*>(segments[i]), Storage::kFp32, groups * 256, 1 << 18);
   }
-  auto* device_scalars = reinterpret_cast<Scalars*>(workspace);
-  auto* device_pieces = reinterpret_cast<CudaPiece*>(workspace + 512);
-  static_assert(sizeof(Scalars) <= 512 && sizeof pieces <= 65'536 - 512);
-  int error = cudaMemcpyAsync(device_scalars, &scalars, sizeof scalars, cudaMemcpyDefault, on);
+  tile.pieces = device->pieces;
+  tile.shards = &device->shard;
+  tile.groups = static_cast<std::uint32_t>(groups);
+  tile.groups_per_block = (1 << 18) / 256;
+  tile.moments_present = s->fresh == 0;
+  for (std::uint64_t begin = 0; begin < numel; begin += piece_elements, ++tile.count) {
+    if (tile.count == 256) return cudaErrorInvalidValue;
+    tables.pieces[tile.count] = {begin, std::min(numel - begin, piece_elements), 0,
+                                 static_cast<std::uint32_t>(begin / 256)};
+  }
+  int error = cudaMemcpyAsync(device, &tables, sizeof tables, cudaMemcpyDefault, on);
   if (error == 0) {
-    error =
-        cudaMemcpyAsync(device_pieces, pieces, count * sizeof(CudaPiece), cudaMemcpyDefault, on);
+    error = millpond::kernels::complete_scalars_on_cuda(&device->scalars, 1, stream);
   }
-  if (error == 0) error = millpond::kernels::complete_scalars_on_cuda(device_scalars, 1, stream);
+  if (error == 0 && blocks == 0) {
+    error = millpond::kernels::blocks_on_cuda(hyper.variant, false, &blocks);
+  }
   if (error != 0) return error;
-  return millpond::kernels::update_on_cuda(hyper.variant, device_pieces, count, groups, false,
-                                           device_scalars, blocks, stream);
+  return millpond::kernels::update_on_cuda(hyper.variant, tile, &device->scalars, blocks, stream);
+}
+
+// A tile of many shards, each from a multiple of 256 elements on: `offsets` and `numels` are
+// theirs. `device` is for the tables; the first call copies them there (`prepare`), later ones only
+// launch.
+SHIM std::uint64_t cuda_shim_many_bytes(std::uint64_t count) {
+  return sizeof(Scalars) + count * (sizeof(CudaShard) + sizeof(CudaPiece));
+}
+SHIM int cuda_shim_update_many(const CudaShimStep* s, float* main, float* exp_avg,
+                               float* exp_avg_sq, float* grad, unsigned char* model,
+                               const std::uint64_t* offsets, const std::uint64_t* numels,
+                               std::uint64_t count, std::uint64_t elements, unsigned char* device,
+                               int prepare, void* stream) {
+  const auto variant = static_cast<Variant>(s->variant);
+  auto* const scalars = reinterpret_cast<Scalars*>(device);
+  auto* const shards = reinterpret_cast<CudaShard*>(device + sizeof(Scalars));
+  auto* const pieces = reinterpret_cast<CudaPiece*>(shards + count);
+  if (prepare != 0) {
+    std::vector<unsigned char> host(cuda_shim_many_bytes(count));
+    auto* const table = reinterpret_cast<CudaShard*>(host.data() + sizeof(Scalars));
+    auto* const runs = reinterpret_cast<CudaPiece*>(table + count);
+    *reinterpret_cast<Scalars*>(host.data()) = millpond::kernels::prepare(
+        {variant, s->lr, s->beta1, s->beta2, s->eps, s->weight_decay, s->step, 1.0F, true, false});
+    for (std::uint64_t i = 0; i < count; ++i) {
+      table[i] = CudaShard{};
+      table[i].grad = reinterpret_cast<const unsigned char*>(grad + offsets[i]);
+      table[i].model = model + 2 * offsets[i];
+      table[i].model_element = Element::kBf16;
+      table[i].active = true;
+      runs[i] = {0, numels[i], static_cast<std::uint32_t>(i),
+                 static_cast<std::uint32_t>(offsets[i] / 256)};
+    }
+    int error = cudaMemcpy(device, host.data(), host.size(), cudaMemcpyHostToDevice);
+    if (error == 0) error = millpond::kernels::complete_scalars_on_cuda(scalars, 1, stream);
+    if (error != 0) return error;
+  }
+  CudaTile tile{};
+  float* const segments[] = {main, exp_avg, exp_avg_sq};
+  for (int i = 0; i < 3; ++i) {
+    tile.segments[i] = millpond::kernels::cuda_segment(
+        reinterpret_cast<unsigned char*>(segments[i]), Storage::kFp32, elements, 1 << 18);
+  }
+  tile.pieces = pieces;
+  tile.shards = shards;
+  tile.count = static_cast<std::uint32_t>(count);
+  tile.groups = static_cast<std::uint32_t>(elements / 256);
+  tile.groups_per_block = (1 << 18) / 256;
+  tile.moments_present = true;
+  std::uint32_t blocks = 0;
+  const int error = millpond::kernels::blocks_on_cuda(variant, false, &blocks);
+  if (error != 0) return error;
+  return millpond::kernels::update_on_cuda(variant, tile, scalars, blocks, stream);
 }
 
 SHIM int cuda_shim_touch(float* main, float* exp_avg, float* exp_avg_sq, float* grad, void* model,

@@ -13,6 +13,8 @@ from millpond import abi as c
 class Callbacks:
     """What the host offers. One that raises leaves its answer at the plugin's preset: a failure."""
 
+    alloc: Callable[[int, int, c.Stream], int | None] | None = None
+    free: Callable[[int, int, c.Stream], None] | None = None
     update: Callable[[Any], None] | None = None
     release_main: Callable[[str, list[int]], None] | None = None
     copy_main: Callable[[str, int, int, Any, int], None] | None = None
@@ -23,6 +25,22 @@ class Callbacks:
     def api(self) -> c.HostApi:
         api = c.HostApi(header=c.header_of(c.HostApi, c.TYPE_HOST_API))
 
+        if self.alloc:
+
+            @c.AllocFn
+            def alloc(_context, size, alignment, stream, memory, answer):
+                memory[0] = self.alloc(size, alignment, stream)
+                answer[0] = c.OK
+
+            api.alloc = alloc
+        if self.free:
+
+            @c.FreeFn
+            def free(_context, memory, size, stream, answer):
+                self.free(memory, size, stream)
+                answer[0] = c.OK
+
+            api.free = free
         if self.update:
 
             @c.UpdateFn

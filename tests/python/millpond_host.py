@@ -161,6 +161,7 @@ class Store:
         runtime.call(self.table.create, runtime.handle, str_of(uid), self.handle)
         self.epoch = 1
         self.shards = 0
+        self.stream = CPU_STREAM  # of every call; of the device for a store on one
 
     def bind(
         self,
@@ -175,7 +176,7 @@ class Store:
             c.header_of(c.BindArgs, c.TYPE_BIND_ARGS),
             ctypes.cast(ctypes.c_char_p(raw), ctypes.c_void_p), len(raw),
             c.Span(ctypes.addressof(pointers), len(shards), ctypes.sizeof(c.ShardPointers)),
-            CPU_STREAM,
+            self.stream,
         )  # fmt: skip
         if edit:
             edit(args)
@@ -208,7 +209,7 @@ class Store:
             c.header_of(c.StepArgs, c.TYPE_STEP_ARGS), self.epoch,
             c.Span(ctypes.addressof(array), len(groups), ctypes.sizeof(c.GroupStep)),
             ctypes.cast(addresses, ctypes.c_void_p), None, ctypes.cast(present, ctypes.c_void_p),
-            self.shards, grad_scale, found_inf, (ctypes.c_uint8 * 3)(), CPU_STREAM,
+            self.shards, grad_scale, found_inf, (ctypes.c_uint8 * 3)(), self.stream,
         )  # fmt: skip
         if edit:
             edit(args)
@@ -218,7 +219,7 @@ class Store:
         where = str_of(os.fspath(path))  # IoArgs copies the struct, not what keeps its text alive
         header = c.header_of(c.IoArgs, c.TYPE_IO_ARGS)
         self.runtime.call(
-            function, self.handle, c.IoArgs(header, where, c.Str(), flags, CPU_STREAM)
+            function, self.handle, c.IoArgs(header, where, c.Str(), flags, self.stream)
         )
 
     def save(self, path: str | os.PathLike[str], flags: int = c.IO_COMMIT) -> None:
@@ -228,7 +229,7 @@ class Store:
         self._io(self.table.load_from, path, flags)
 
     def refresh(self) -> None:
-        args = c.RefreshArgs(c.header_of(c.RefreshArgs, c.TYPE_REFRESH_ARGS), None, 0, CPU_STREAM)
+        args = c.RefreshArgs(c.header_of(c.RefreshArgs, c.TYPE_REFRESH_ARGS), None, 0, self.stream)
         self.runtime.call(self.table.refresh_main, self.handle, args)
 
     def read(self, shard: int, segment: int, begin: int, count: int) -> Any:

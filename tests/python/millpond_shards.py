@@ -21,20 +21,26 @@ def known_features(minor: int = 0) -> list[str]:
 
 @dataclass
 class Memory:
-    """A flat run of elements somewhere in host memory; `owner` keeps it alive."""
+    """A flat run of elements somewhere in memory; `owner` keeps it alive."""
 
     address: int
     numel: int
     dtype: int
     owner: Any = None
+    device_type: int = c.DEVICE_CPU
+    device_id: int = 0
 
     @staticmethod
     def of_torch(tensor: Any) -> Memory:
         import torch
 
         dtype = {torch.float32: c.FP32, torch.float16: c.FP16, torch.bfloat16: c.BF16}[tensor.dtype]
-        assert tensor.is_contiguous() and tensor.device.type == "cpu"
-        return Memory(tensor.data_ptr() if tensor.numel() else 0, tensor.numel(), dtype, tensor)
+        assert tensor.is_contiguous()
+        cuda = tensor.device.type == "cuda"
+        return Memory(
+            tensor.data_ptr() if tensor.numel() else 0, tensor.numel(), dtype, tensor,
+            c.DEVICE_CUDA if cuda else c.DEVICE_CPU, tensor.device.index if cuda else 0,
+        )  # fmt: skip
 
     @staticmethod
     def of_numpy(array: Any, dtype: int | None = None) -> Memory:
@@ -44,7 +50,9 @@ class Memory:
         return Memory(array.ctypes.data if array.size else 0, array.size, dtype, array)
 
     def tensor(self) -> c.Tensor:
-        return c.Tensor(self.address, 0, self.numel, c.DEVICE_CPU, 0, self.dtype, 0)
+        return c.Tensor(
+            self.address, 0, self.numel, self.device_type, self.device_id, self.dtype, 0
+        )
 
 
 NO_TENSOR = c.Tensor(None, 0, 0, c.DEVICE_CPU, 0, 0, 0)
@@ -73,7 +81,9 @@ class Shard:
             flat_begin=0, flat_end=numel, group_id=self.group, host_bucket=self.host_bucket,
             kind=2 if own_main else 1, model_dtype=model_dtype,
             grad_dtype=self.grad.dtype if self.grad else c.FP32,
-            model_storage=1, grad_storage=1, device_type=c.DEVICE_CPU, device_id=0,
+            model_storage=1, grad_storage=1,
+            device_type=memory.device_type if memory else c.DEVICE_CPU,
+            device_id=memory.device_id if memory else 0,
         )  # fmt: skip
         for name, value in self.edits.items():
             if isinstance(value, list):
