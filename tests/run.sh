@@ -60,6 +60,12 @@ check_format() {
 python_environment() {
   [ -x build/venv/bin/python ] || python3 -m venv build/venv
   build/venv/bin/python -m pip install -q --disable-pip-version-check -r tests/python/requirements.txt
+  # Megatron is tested in several releases, each in a folder of its own.
+  local pip="build/venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --target" release
+  for release in 0.10.0 0.13.1 0.16.1; do
+    [ -d "build/megatron/$release" ] || $pip "build/megatron/$release" "megatron-core==$release"
+  done
+  [ -d build/megatron/extra ] || $pip build/megatron/extra psutil einops packaging
 }
 
 if [ "$install" -eq 1 ]; then

@@ -110,7 +110,8 @@ bool writes_commit(checkpoint::FileSystem& fs, const checkpoint::Commit& commit,
 
 }  // namespace
 
-std::string Runtime::save_begin(millpond_group group, const std::string& path) {
+std::string Runtime::save_begin(millpond_group group, const std::string& path,
+                                const std::string& chosen) {
   require_group(group, "save_begin");
   for (const auto& store : stores_) {
     // Of a save that nobody will commit: it need not be finished.
@@ -127,11 +128,17 @@ std::string Runtime::save_begin(millpond_group group, const std::string& path) {
     const auto fs = open_file_system(path, true);
     const checkpoint::Saves saves = checkpoint::list_saves(*fs);
     if (!saves.committed.empty()) mine.number = saves.committed.front().sequence;
+    for (const checkpoint::Commit& older : saves.committed) {
+      if (older.save_id != chosen) continue;
+      throw Error(MILLPOND_E_ARGUMENT, "save_begin", path + " has a save of the chosen id already")
+          .field("save_id")
+          .remedy("Choose 128 random bits anew for every save");
+    }
     if (const std::uint64_t count = checkpoint::reclaim_leftovers(*fs)) {
       host_.log(MILLPOND_LOG_INFO,
                 "removed " + std::to_string(count) + " unfinished save(s) from " + path);
     }
-    set_field(mine.save_id, checkpoint::make_save_id());  // rank 0's counts
+    set_field(mine.save_id, chosen.empty() ? checkpoint::make_save_id() : chosen);
   });
   if (own) put_failure(mine, *own);
   const std::vector<Verdict> all = exchange(host_, group, mine);

@@ -109,10 +109,12 @@ class Runtime {
   const std::vector<std::unique_ptr<Store>>& stores() const { return stores_; }
 
   // Runtime calls with a group. One, one, two and one allgather rounds, none for a group of one.
-  void agree(millpond_group group);                                       // agree.cc
-  std::string save_begin(millpond_group group, const std::string& path);  // commit_rounds.cc
-  void save_commit(millpond_group group, const std::string& save_id);     // commit_rounds.cc
-  void load_commit(millpond_group group);                                 // load_commit.cc
+  void agree(millpond_group group);  // agree.cc
+  // `chosen` is the save's id, or "": one is made. Rank 0's counts. In commit_rounds.cc.
+  std::string save_begin(millpond_group group, const std::string& path,
+                         const std::string& chosen = {});
+  void save_commit(millpond_group group, const std::string& save_id);  // commit_rounds.cc
+  void load_commit(millpond_group group);                              // load_commit.cc
   std::optional<OpenSave>& open_save() { return open_save_; }
   // A load_from with MILLPOND_IO_STAGE that was refused: load_commit then installs nothing.
   void note_load_failure(const Error& error) {

@@ -30,6 +30,30 @@ class Cut : public ::testing::Test {
   Status status_;
 };
 
+TEST_F(Cut, a_host_may_choose_the_save_id) {
+  Job job(scratch_.path(), kSmallTiles);
+  Training training(job, "s", usual_parameters());
+  ASSERT_EQ(training.bind(&status_), MILLPOND_OK);
+  const std::string chosen = "00112233445566778899aabbccddeeff";
+  const auto begin_with = [&](const std::string& text) {
+    millpond_save_id id{};
+    text.copy(id.text, sizeof id.text);
+    const std::int32_t code =
+        checkpoints().save_begin(job.runtime, kAlone, str(path()), &id, &status_);
+    if (code == MILLPOND_OK) EXPECT_EQ(std::string(id.text), chosen);
+    return code;
+  };
+  EXPECT_EQ(begin_with("00112233445566778899AABBCCDDEEFF"), MILLPOND_E_ARGUMENT);
+  EXPECT_EQ(begin_with("0011"), MILLPOND_E_ARGUMENT);
+  EXPECT_EQ(begin_with(std::string(40, 'a')), MILLPOND_E_ARGUMENT);
+  EXPECT_STREQ(status_.field, "save_id");
+  ASSERT_EQ(begin_with(chosen), MILLPOND_OK) << status_.text();
+  ASSERT_EQ(save(training, path(), &status_, 0, chosen), MILLPOND_OK) << status_.text();
+  ASSERT_EQ(checkpoints().save_commit(job.runtime, kAlone, str(chosen), &status_), MILLPOND_OK);
+  EXPECT_EQ(only_save(path()).filename(), chosen);
+  EXPECT_EQ(begin_with(chosen), MILLPOND_E_ARGUMENT) << "it is committed there already";
+}
+
 TEST_F(Cut, R06_a_save_over_an_older_one_leaves_only_itself) {
   Job job(scratch_.path(), kSmallTiles);
   Training training(job, "s", usual_parameters());

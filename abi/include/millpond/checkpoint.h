@@ -16,7 +16,9 @@ extern "C" {
 #endif
 #define MILLPOND_EXT_CHECKPOINT_1 "checkpoint/1"
 
-/* 32 lower-case hexadecimal digits (128 random bits made by rank 0) and a zero. */
+/* 32 lower-case hexadecimal digits (128 random bits made by rank 0) and a zero. save_begin: zeros
+ * on input, or digits that the host has chosen (rank 0's count), for hosts that write the id
+ * elsewhere before they begin; one that the directory has already is MILLPOND_E_ARGUMENT. */
 typedef struct millpond_save_id {
   char text[40];
 } millpond_save_id;

@@ -70,9 +70,12 @@ class Runtime:
         """One round over the group: a failure of any rank since the last agree is everybody's."""
         self.call(self.table.agree, self.handle, group, cancel_at=2)
 
-    def save_begin(self, path: str | os.PathLike[str], group: abi.Group = ONE_RANK) -> str:
-        """Makes a save's directory below `path`; returns the save's id, the same on all ranks."""
-        made = abi.SaveId()
+    def save_begin(
+        self, path: str | os.PathLike[str], group: abi.Group = ONE_RANK, chosen: str = ""
+    ) -> str:
+        """Makes a save's directory below `path`; returns the save's id, the same on all ranks.
+        `chosen`: 32 hexadecimal digits that the host wants as its id; rank 0's count."""
+        made = abi.SaveId(chosen.encode())
         checkpoint = self.plugin.extension("checkpoint/1", abi.ExtCheckpoint)
         self.call(checkpoint.save_begin, self.handle, group, str_of(os.fspath(path)), made)
         return str(made.text.decode())
@@ -196,6 +199,11 @@ class Store:
         report = self.runtime.plugin.extension("report/1", abi.ExtReport)
         self.runtime.call(report.last_step, self.handle, figures)
         return figures
+
+    def wait(self) -> None:
+        """Until the newest save is written; raises what it failed with."""
+        checkpoint = self.runtime.plugin.extension("checkpoint/1", abi.ExtCheckpoint)
+        self.runtime.call(checkpoint.wait, self.handle)
 
     def destroy(self) -> None:
         """Scratch files go. The runtime does it for stores that are left."""

@@ -1,0 +1,240 @@
+"""Checkpoints at Megatron's seam: `megatron.core.dist_checkpointing.save` and `load`, which
+training calls as attributes of the module in every release.
+
+A state dict that holds our markers is a save or load of streamed state; anything else passes. Saves
+go to `<checkpoint>/nvme_opt_state/<save id>/`, after Megatron's own `save` has returned; the commit
+is a collective in the finalizer, so that the tracker file can name no checkpoint that a rank failed
+to commit. All of it on every rank, also on one without a store.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .. import abi
+from ..errors import CheckpointError, MillpondError, StateError
+from . import markers
+from .grouping import apply_groups
+
+LOG = logging.getLogger("millpond.megatron")
+DIRECTORY = "nvme_opt_state"
+POLICIES = ("error", "init_from_model")
+
+
+class Checkpoints:
+    """`session`: the streamed optimizers. `without_state`: what a load does with a checkpoint that
+    has no streamed state: "error", or "init_from_model" (mains from the loaded parameters, steps
+    0)."""
+
+    def __init__(self, session: Any, without_state: str = "error"):
+        if without_state not in POLICIES:
+            raise MillpondError(f"without_state is one of {POLICIES}", field="without_state")
+        self._session = session
+        self._without_state = without_state
+        self._asked: str = ""  # a state dict that was given out and has not come to a hook yet
+        self._saving: str = ""  # a save id between begin and commit
+        self._restored: str = ""  # the save that the stores have installed
+        self._to_apply: set[str] = set()  # members whose load_state_dict has not been called yet
+        self._originals: tuple[Any, Any] | None = None
+
+    # ---- hooks
+
+    def hook(self) -> None:
+        from megatron.core import dist_checkpointing
+
+        save, load = dist_checkpointing.save, dist_checkpointing.load
+        self._originals = save, load
+        dist_checkpointing.save = functools.wraps(save)(functools.partial(self._save, save))
+        dist_checkpointing.load = functools.wraps(load)(functools.partial(self._load, load))
+
+    def unhook(self) -> None:
+        from megatron.core import dist_checkpointing
+
+        if self._originals is not None:
+            dist_checkpointing.save, dist_checkpointing.load = self._originals
+            self._originals = None
+
+    def before_step(self) -> None:
+        """No training goes on over a save or load that has lost the optimizer state."""
+        if self._asked:
+            raise StateError(
+                f"a state dict for a {self._asked} was made, and megatron.core.dist_checkpointing."
+                f"{self._asked} was not called with it: the optimizer state is not in that "
+                "checkpoint. Use --ckpt-format torch_dist.",
+                code=abi.E_STATE,
+            )
+        if self._to_apply:
+            raise StateError(
+                f"the checkpoint's optimizer state was loaded, and load_state_dict of "
+                f"{sorted(self._to_apply)} was not called: learning rates and steps would be "
+                "others.",
+                code=abi.E_STATE,
+            )
+
+    # ---- state dicts
+
+    def sharded_state(
+        self, member: Any, model_sharded_state_dict: Any = None, is_loading: bool = False,
+        *_: Any, **__: Any,
+    ) -> dict[str, Any]:  # fmt: skip
+        """For a member of the chain; its groups, step and grad scaler travel in the marker."""
+        self._asked = "load" if is_loading else "save"
+        data = {"uid": member.uid, "save": "", **member.state_dict()}
+        return {markers.ENTRY: markers.marker_of(member.uid, data)}
+
+    def stub_state(self, uid: str, is_loading: bool) -> dict[str, Any]:
+        """For a rank without state, so that it takes part."""
+        self._asked = "load" if is_loading else "save"
+        return {markers.ENTRY: markers.marker_of(uid, {"uid": uid, "save": ""})}
+
+    def load_member(self, member: Any, state_dict: dict[str, Any]) -> None:
+        """Bytes are installed already, by the hook; this brings groups, steps and the scaler."""
+        entry = state_dict.get(markers.ENTRY) if isinstance(state_dict, dict) else None
+        if not isinstance(entry, dict) or not self._restored:
+            raise CheckpointError(
+                f"{member.uid}: this optimizer state was not loaded through "
+                "megatron.core.dist_checkpointing.load with streamed state: the values of mains "
+                "and moments are not in it. Use --ckpt-format torch_dist, or --no-load-optim.",
+                code=abi.E_MISSING,
+            )
+        if entry["save"] != self._restored:
+            raise CheckpointError(
+                f"{member.uid}: the state dict names the save {entry['save']}, the stores have "
+                f"{self._restored}: load the checkpoint again",
+                code=abi.E_MISMATCH,
+            )
+        if "optimizer" in entry:
+            apply_groups(member.inner.param_groups, entry["optimizer"]["param_groups"])
+            scaler = member.optimizer.grad_scaler
+            if scaler and "grad_scaler" in entry:
+                scaler.load_state_dict(entry["grad_scaler"])
+        member.read_steps()
+        self._to_apply.discard(member.uid)
+
+    # ---- save
+
+    def _save(
+        self, original: Callable[..., Any], state: Any, directory: Any, *args: Any, **kw: Any
+    ):
+        found = list(markers.markers_in(state))
+        if not found:
+            return original(state, directory, *args, **kw)
+        session = self._session
+        if self._saving:
+            raise StateError(
+                f"save to {directory}: the asynchronous save before it is not finalized",
+                code=abi.E_BUSY,
+            )
+        save_id = session.ranks.broadcast_object(secrets.token_hex(16))
+        for marker in found:
+            marker.data["save"] = save_id
+        request = original(state, directory, *args, **kw)
+        self._asked = ""
+        base = Path(str(directory)) / DIRECTORY
+        session.runtime.save_begin(base, session.ranks.group, save_id)
+        self._saving = save_id
+        failure = self._write(base, save_id)
+        commit = functools.partial(self._commit, save_id, failure)
+        if request is None:
+            commit()
+            return None
+        request.finalize_fns.append(commit)
+        return request
+
+    def _write(self, base: Path, save_id: str) -> BaseException | None:
+        """Each store's part. A failure is a vote in the commit, which every rank waits for."""
+        try:
+            for member in self._session.members():
+                member.store.save(base, abi.IO_BACKGROUND, save_id)
+        except MillpondError as failure:
+            LOG.error("save %s: %s", save_id, failure)
+            return failure
+        return None
+
+    def _commit(self, save_id: str, failure: BaseException | None) -> None:
+        """Collective. Raises on every rank where any has failed."""
+        session, self._saving = self._session, ""
+        try:
+            session.runtime.save_commit(save_id, session.ranks.group)
+        except MillpondError as verdict:
+            raise verdict from failure
+        LOG.info("save %s is committed", save_id)
+
+    # ---- load
+
+    def _load(
+        self, original: Callable[..., Any], state: Any, directory: Any, *args: Any, **kw: Any
+    ):
+        asked = list(markers.markers_in(state))
+        if not asked:
+            return original(state, directory, *args, **kw)
+        wanted = {marker.key for marker in asked}
+        missing = markers.retarget(asked, markers.keys_in_checkpoint(str(directory)))
+        if len(missing) == len(wanted) and self._without_state == "init_from_model":
+            return self._without(original, state, directory, *args, **kw)
+        if missing:
+            raise CheckpointError(
+                f"{directory} has no streamed optimizer state for {sorted(missing)}: it was "
+                "written "
+                "without Millpond or by another arrangement of optimizers. Use --no-load-optim, "
+                "or enable(without_state='init_from_model') to begin with mains made from the "
+                "loaded parameters and steps 0.",
+                code=abi.E_MISSING,
+            )
+        loaded = original(state, directory, *args, **kw)
+        entries = list(markers.entries_in(loaded[0] if isinstance(loaded, tuple) else loaded))
+        if not entries:
+            raise CheckpointError(
+                f"{directory}: the load came back without the optimizer state that it was asked "
+                "for; training would go on from zero.",
+                code=abi.E_MISSING,
+            )
+        self._install(Path(str(directory)) / DIRECTORY, markers.save_id_of(entries, str(directory)))
+        return loaded
+
+    def _install(self, base: Path, save_id: str) -> None:
+        """Verified on all ranks first, then on all stores or none. Collective."""
+        session = self._session
+        try:
+            for member in session.members():
+                member.store.load(base, abi.IO_STAGE | abi.IO_KEEP_MODEL, save_id)
+        except MillpondError as failure:
+            LOG.error("load of %s: %s", save_id, failure)
+            refused: MillpondError | None = failure
+        else:
+            refused = None
+        try:
+            session.runtime.load_commit(session.ranks.group)
+        except MillpondError as verdict:
+            raise refused or verdict from verdict
+        self._asked, self._restored = "", save_id
+        self._to_apply = {member.uid for member in session.members()}
+        LOG.info("optimizer state of save %s is installed", save_id)
+
+    def _without(self, original: Callable[..., Any], state: Any, *args: Any, **kw: Any) -> Any:
+        """A checkpoint from before streaming: everything but the optimizer is loaded, and mains are
+        made from the parameters when the optimizer's part is applied."""
+        rest = {key: value for key, value in state.items() if not any(markers.markers_in(value))}
+        loaded = original(rest, *args, **kw)
+        LOG.warning("no streamed optimizer state there: mains from the parameters, steps 0")
+        plain = loaded[0] if isinstance(loaded, tuple) else loaded
+        for key, value in state.items():
+            if key not in rest:
+                plain[key] = _named(value, "from_model")
+        self._asked, self._restored = "", "from_model"
+        self._to_apply = {member.uid for member in self._session.members()}
+        return loaded
+
+
+def _named(value: Any, save_id: str) -> Any:
+    """The optimizer's part of a state dict with markers replaced by entries that name `save_id`."""
+    if any(True for _ in markers.markers_in([value])) and hasattr(value, "replica_id"):
+        return {"save": save_id}
+    if isinstance(value, dict):
+        return {key: _named(one, save_id) for key, one in value.items()}
+    return value

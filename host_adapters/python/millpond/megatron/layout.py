@@ -1,0 +1,204 @@
+"""Which elements of which parameter a rank's distributed optimizer owns, under names that are the
+same on every rank and in every topology where that is possible."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import abi
+from ..errors import MillpondError
+
+_LAYER = re.compile(r"^(.*\blayers)\.(\d+)$")
+_EXPERT = re.compile(r"(\.local_experts\.)(\d+)(\.)")
+IDENTIFIER_KEYS = ("wd_mult", "lr_mult", "is_expert_parallel", "is_decoupled_lr")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One shard: `main` is Megatron's handle, or for a native fp32 parameter its own shard; `model`
+    is the run of the parameter buffer that the gather reads."""
+
+    key: str
+    group: int
+    parameter: Tensor
+    main: Tensor
+    model: Tensor
+    flat: tuple[int, int]
+    global_shape: tuple[int, ...]
+    box_offset: tuple[int, ...]
+    bucket: int
+
+    @property
+    def native_fp32(self) -> bool:
+        return self.parameter.dtype == torch.float32
+
+
+def shards_of(optimizer: Any) -> list[Shard]:
+    """The shards of a DistributedOptimizer, group by group, fp32 ones after the others."""
+    names = names_of(optimizer.model_chunks)
+    found = []
+    for group, (half, full, mains, singles) in enumerate(
+        zip(
+            optimizer.model_float16_groups,
+            optimizer.model_fp32_groups,
+            optimizer.shard_fp32_from_float16_groups,
+            optimizer.shard_fp32_groups,
+            strict=True,
+        )
+    ):
+        pairs = [*zip(half, mains, strict=True), *zip(full, singles, strict=True)]
+        for parameter, main in pairs:
+            found.append(_shard(optimizer, names[parameter], group, parameter, main))
+    keys = [shard.key for shard in found]
+    if len(set(keys)) != len(keys):
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        raise MillpondError(f"two parameters have the name {twice[0]}", field=twice[0])
+    return found
+
+
+def _shard(optimizer: Any, name: str, group: int, parameter: Tensor, main: Tensor) -> Shard:
+    buffer, _, bucket = optimizer.model_param_gbuf_map[parameter]
+    ranges = optimizer._get_model_param_range_map(parameter)
+    place = ranges["gbuf_world_in_bucket"]
+    model = optimizer.buffers[buffer].buckets[bucket].param_data.view(-1)[place.start : place.end]
+    begin, end = ranges["param"].start, ranges["param"].end
+    if not model.numel() == main.numel() == end - begin:
+        raise MillpondError(
+            f"{name}: the optimizer's shard has {main.numel()} elements, the parameter buffer's "
+            f"range {model.numel()}, the parameter's range {end - begin}",
+            wanted=end - begin,
+            got=main.numel(),
+            field=name,
+        )
+    size, rank = _tensor_parallel(parameter)
+    shape = list(parameter.shape)
+    offset = [0] * len(shape)
+    if size > 1:
+        dimension = parameter.partition_dim  # type: ignore[attr-defined]
+        if _interleaved(optimizer, name, parameter):
+            name = f"{name}@tp{rank}/{size}"  # no box of the whole: another size is another name
+        else:
+            offset[dimension] = shape[dimension] * rank
+            shape[dimension] *= size
+    return Shard(
+        name, group, parameter, main, model, (begin, end), tuple(shape), tuple(offset),
+        optimizer.gbuf_idx_to_model_idx_map.get(buffer, 0) * 65536 + buffer * 4096 + bucket,
+    )  # fmt: skip
+
+
+def _tensor_parallel(parameter: Tensor) -> tuple[int, int]:
+    """Size and rank of the group that the parameter is cut over; (1, 0) where it is whole."""
+    from megatron.core import parallel_state
+
+    if not getattr(parameter, "tensor_model_parallel", False):
+        return 1, 0
+    if getattr(parameter, "allreduce", True):
+        return (
+            parallel_state.get_tensor_model_parallel_world_size(),
+            parallel_state.get_tensor_model_parallel_rank(),
+        )
+    return (
+        parallel_state.get_expert_tensor_parallel_world_size(),
+        parallel_state.get_expert_tensor_parallel_rank(),
+    )
+
+
+def _interleaved(optimizer: Any, name: str, parameter: Tensor) -> bool:
+    """A rank's part is not one box: gated layers hold a part of the gate and one of the rest."""
+    gated = getattr(optimizer.model_chunks[0].config, "gated_linear_unit", False)
+    return getattr(parameter, "partition_stride", 1) != 1 or (gated and "linear_fc1." in name)
+
+
+def names_of(chunks: Sequence[torch.nn.Module]) -> dict[Tensor, str]:
+    """Names by parameter: layers and experts carry their number in the whole model, not on this
+    rank; what is left ambiguous between virtual chunks carries the chunk's."""
+    found: dict[Tensor, str] = {}
+    for number, chunk in enumerate(chunks):
+        layers = _layer_names(chunk)
+        first_expert = _first_expert(chunk)
+        own = {}
+        for raw, parameter in chunk.named_parameters():
+            name = raw
+            for old, new in layers:
+                if name.startswith(old):
+                    name = new + name[len(old) :]
+                    break
+            while name.startswith("module."):
+                name = name.removeprefix("module.")
+            own[parameter] = _EXPERT.sub(
+                lambda m, first=first_expert: f"{m[1]}{int(m[2]) + first}{m[3]}", name
+            )
+        taken = set(found.values())
+        clash = any(name in taken for name in own.values())
+        found |= {p: f"chunk{number}.{name}" if clash else name for p, name in own.items()}
+    return found
+
+
+def _layer_names(chunk: torch.nn.Module) -> list[tuple[str, str]]:
+    """Prefixes of layers with the number on this rank, and with the number in the model."""
+    renamed = []
+    for name, module in chunk.named_modules():
+        match = _LAYER.match(name)
+        number = getattr(module, "layer_number", None)
+        if match and isinstance(number, int):
+            renamed.append((f"{name}.", f"{match[1]}.{number - 1}."))
+    return renamed
+
+
+def _first_expert(chunk: Any) -> int:
+    from megatron.core import parallel_state
+
+    experts = getattr(chunk.config, "num_moe_experts", None)
+    if not experts:
+        return 0
+    size = parallel_state.get_expert_model_parallel_world_size()
+    return int(parallel_state.get_expert_model_parallel_rank() * (experts // size))
+
+
+def group_key(group: dict[str, Any]) -> str:
+    """A group's identity over runs and releases, whose order of groups differs."""
+    try:
+        from megatron.core.optimizer.optimizer import param_group_identifier_keys as keys
+    except ImportError:
+        keys = IDENTIFIER_KEYS
+    values = [(key, group.get(key, group.get(f"pre_{key}"))) for key in keys]
+    return ",".join(f"{key}={value}" for key, value in values)
+
+
+def topology() -> list[tuple[str, int, int]]:
+    """(name, rank, size) of the job's axes."""
+    from megatron.core import parallel_state as state
+
+    return [
+        ("dp", state.get_data_parallel_rank(), state.get_data_parallel_world_size()),
+        (
+            "tp",
+            state.get_tensor_model_parallel_rank(),
+            state.get_tensor_model_parallel_world_size(),
+        ),
+        (
+            "pp",
+            state.get_pipeline_model_parallel_rank(),
+            state.get_pipeline_model_parallel_world_size(),
+        ),
+        (
+            "ep",
+            state.get_expert_model_parallel_rank(),
+            state.get_expert_model_parallel_world_size(),
+        ),
+    ]
+
+
+def tensor_of(tensor: Tensor, dtype: int) -> abi.Tensor:
+    from ..torch.proof import dlpack_device
+
+    n = tensor.numel()
+    return abi.Tensor(
+        tensor.data_ptr() if n else None, 0, n, *dlpack_device(tensor.device), dtype, 0
+    )

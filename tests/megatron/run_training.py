@@ -1,0 +1,95 @@
+"""On a rank: each case resident, then streamed; every figure and the state itself must be equal.
+
+python run_training.py STEPS CASE,CASE...
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+
+import job
+
+RANK = job.start()
+
+import millpond.megatron  # noqa: E402
+import torch  # noqa: E402
+from cases import CASES  # noqa: E402
+from training import Run, members  # noqa: E402
+
+
+def compare(name: str, steps: int) -> None:
+    case = CASES[name]
+    job.lay_out(case.tp, case.ep)
+    began = time.monotonic()
+    resident = Run.start(case)
+    with tempfile.TemporaryDirectory() as scratch:
+        options = dict(scratch=scratch, host_memory_bytes=64 << 20, log_level="error")
+        with millpond.megatron.streamed(**options) as session:
+            streamed = Run.start(case)
+            check_handles(session)
+            for _ in range(steps):
+                resident.advance()
+                streamed.advance()
+                check_handles(session)
+            for key, wanted in resident.figures().items():
+                assert wanted == streamed.figures()[key], (
+                    name,
+                    key,
+                    wanted,
+                    streamed.figures()[key],
+                )
+            values = same_state(resident, session)
+    if RANK == 0:
+        taken = sum(resident.taken)
+        loss = float.fromhex(resident.losses[-1])
+        spent = time.monotonic() - began
+        print(
+            f"{name}: {steps} steps ({taken} taken), {values} values equal, loss {loss:.4f}, "
+            f"{spent:.1f} s",
+            flush=True,
+        )
+    if case.inf_at is not None:
+        assert resident.taken[case.inf_at] is False, resident.taken
+
+
+def check_handles(session: millpond.megatron.Session) -> None:
+    for member in session.members():
+        for handle in member.handles():
+            assert handle.untyped_storage().nbytes() == 0
+
+
+def same_state(resident: Run, session: millpond.megatron.Session) -> int:
+    """Mains, moments and counters, bit by bit. Returns the values compared."""
+    values = 0
+    theirs = members(resident.optimizer)
+    ours = session.members()
+    assert len(theirs) == len(ours)
+    for their, our in zip(theirs, ours, strict=True):
+        state, number = their.optimizer.state, 0
+        for group, (mains, singles) in enumerate(
+            zip(their.shard_fp32_from_float16_groups, their.shard_fp32_groups, strict=True)
+        ):
+            for main, native in [(m, False) for m in mains] + [(m, True) for m in singles]:
+                shard = our.shards[number]
+                assert shard.group == group
+                wanted = {1: state[main]["exp_avg"], 2: state[main]["exp_avg_sq"]}
+                if not native:
+                    wanted[0] = main
+                for segment, tensor in wanted.items():
+                    got = torch.empty(tensor.numel())
+                    our.store.read(number, segment, 0, tensor.numel(), got.data_ptr())
+                    assert torch.equal(got.view(torch.int32), tensor.detach().view(torch.int32)), (
+                        shard.key,
+                        segment,
+                    )
+                    values += tensor.numel()
+                assert our.store.counter(number) == int(state[main]["step"])
+                number += 1
+        assert number == len(our.shards)
+    return values
+
+
+for wanted in sys.argv[2].split(","):
+    compare(wanted, int(sys.argv[1]))
