@@ -303,7 +303,8 @@ def cuda_alloc(size: int, _alignment: int, stream: abi.Stream) -> int:
 
 
 def cuda_free(memory: int, _size: int, _stream: abi.Stream) -> None:
-    torch.cuda.caching_allocator_delete(memory)
+    delete: Any = torch.cuda.caching_allocator_delete  # has no types
+    delete(memory)
 
 
 def flags_of(groups: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
