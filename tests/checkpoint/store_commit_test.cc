@@ -40,7 +40,9 @@ TEST_F(Cut, a_host_may_choose_the_save_id) {
     text.copy(id.text, sizeof id.text);
     const std::int32_t code =
         checkpoints().save_begin(job.runtime, kAlone, str(path()), &id, &status_);
-    if (code == MILLPOND_OK) EXPECT_EQ(std::string(id.text), chosen);
+    if (code == MILLPOND_OK) {
+      EXPECT_EQ(std::string(id.text), chosen);
+    }
     return code;
   };
   EXPECT_EQ(begin_with("00112233445566778899AABBCCDDEEFF"), MILLPOND_E_ARGUMENT);
