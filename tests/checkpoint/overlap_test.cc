@@ -30,7 +30,7 @@ TEST(Overlap, is_what_a_list_of_all_elements_says) {
   std::mt19937_64 random(5);
   const auto below = [&](std::uint64_t n) { return random() % n; };
   std::uint64_t with_runs = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < 12'000; ++round) {
     std::vector<std::uint64_t> shape;
     for (std::uint64_t d = below(4); shape.size() <= d;) shape.push_back(1 + below(7));
     if (round % 50 == 0) shape.clear();  // a scalar

@@ -45,7 +45,8 @@ bool link_bucket(FileSystem& fs, StoreWriter& writer, const SampleStore& store,
     for (std::uint64_t k = 0; at < bytes.size(); ++k) {
       const std::uint64_t size = kernels::block_bytes(
           writer.manifest().storage[s], elements_of_block(writer.manifest(), bucket, k));
-      sums.push_back(block_sum(uid_seed(kUid), bucket, s, k, bytes.data() + at, size));
+      sums.push_back(
+          block_sum(uid_seed(writer.manifest().uid), bucket, s, k, bytes.data() + at, size));
       at += size;
     }
   }
