@@ -175,12 +175,8 @@ def install() -> None:
     from torch.utils import cpp_extension
 
     cpp_extension.load_inline = _no_extension
-    from megatron.core.models.gpt import gpt_layer_specs
     from megatron.core.tensor_parallel import random
     from megatron.core.transformer.moe import moe_utils
 
     random.CudaRNGStatesTracker.fork = lambda self, *_: contextlib.nullcontext()
     moe_utils.te_general_gemm = None
-    # 0.10's local layers forget to say that their experts are local as well.
-    if (moe := getattr(gpt_layer_specs, "_get_moe_module_spec", None)) is not None:
-        gpt_layer_specs._get_moe_module_spec = functools.partial(moe, use_te=False)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-LIMIT_S = 240
+LIMIT_S = 600
 
 
 def core_path(release: str) -> Path | None:

@@ -205,6 +205,7 @@ SCENARIOS = {
     "sync": sync, "background": background, "commit_fails": commit_fails, "refusals": refusals
 }  # fmt: skip
 
+
 def main(where: str, name: str, *wanted: str) -> None:
     job.start()
     job.lay_out(CASES[name].tp, CASES[name].ep)

@@ -50,6 +50,8 @@ def test_20_steps_have_the_bits_of_the_resident_run(release: str) -> None:
     """One plugin file for all releases, the same before and after."""
     before = digest()
     cases = f"{SMALL},{GPT}"
+    if release == "0.10.0":  # its local experts are Transformer Engine's
+        cases = cases.removesuffix(",gpt_experts")
     output = run(release, "run_training.py", "20", cases)
     for case in cases.split(","):
         assert f"{case}: 20 steps" in output

@@ -3,6 +3,7 @@ Engine's or apex's Adam."""
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import Any
 
@@ -54,9 +55,7 @@ def choose(
     if not is_adam(kind) or not groups:
         return "torch_cpu_foreach/1" if device.type == "cpu" else "torch_cuda_foreach/1"
     if is_fused(kind):
-        from .fused import prove_fused
-
-        first, found = TE, TE if exact == "off" else prove_fused(inner, groups, device, options)
+        first, found = TE, TE if exact == "off" else _prove_fused(inner, groups, device, options)
     else:
         first = candidates(device, groups[0])[0]
         found = first if exact == "off" else prove(kind, groups, device, options, _torch_step)
@@ -75,6 +74,21 @@ def choose(
         )
     LOG.warning("arithmetic of %s: %s, NOT the same bits", kind.__name__, first)
     return first
+
+
+def _prove_fused(inner: Any, groups: Any, device: Any, options: Any) -> str | None:
+    """FusedAdam against the plugin's variant, on scratch tensors."""
+    kind: Any = _fused_kind(type(inner), bool(getattr(inner, "adam_w_mode", 1)))
+
+    def step(group: dict[str, Any], number: int, _kind: Any) -> abi.GroupStep:
+        return group_step(inner, group, number)
+
+    return prove(kind, groups, device, options, step, [TE])
+
+
+@functools.cache
+def _fused_kind(kind: Any, adam_w_mode: bool) -> Any:
+    return functools.partial(kind, adam_w_mode=adam_w_mode)
 
 
 def _torch_step(group: dict[str, Any], number: int, kind: type) -> abi.GroupStep:

@@ -21,6 +21,7 @@ READERS = {
     "_set_main_param_and_optimizer_states": "",
     "_get_model_and_main_params_data_float16": "",
     "_get_fp8_params_and_shard_fp32_from_fp8": "",
+    "_get_nvfp4_params_and_shard_fp32_from_nvfp4": "",
     "_copy_main_params_to_param_buffer": "Leave out --reuse-grad-buf-for-mxfp8-param-ag.",
     "_init_optimizer_states_with_dummy_values": "",
     "offload_to_cpu": "Call millpond.megatron.suspend() instead.",

@@ -58,10 +58,12 @@ def prove(
     device: torch.device,
     options: dict[str, Any],
     group_step: Any,
+    order: list[str] | None = None,
 ) -> str | None:
     """The variant that gives the bits of every group, or None. `options`: the runtime's, for the
-    scratch directory. Remembered for the process."""
-    orders = [candidates(device, group) for group in groups]
+    scratch directory. `order`: the variants to try, where the optimizer is none of torch's.
+    Remembered for the process."""
+    orders = [order or candidates(device, group) for group in groups]
     for variant in orders[0]:
         if all(
             variant in order and _agrees(kind, group, device, options, group_step, variant)
