@@ -224,6 +224,31 @@ __global__ void __launch_bounds__(kThreads) write_model(const __grid_constant__ 
   });
 }
 
+// The update's loads and stores of active shards with moments, and no arithmetic.
+template <int kQuads>
+__global__ void __launch_bounds__(kThreads, kQuads == 1 ? 4 : 2)
+    move_groups(const __grid_constant__ CudaTile tile) {
+  each_group<kQuads>(tile, [&](const Place& at, const CudaShard& shard) {
+    U8* const model = shard.model + at.begin * item_bytes(shard.model_element);
+    const bool own_main = tile.segments[0].data == nullptr;
+    const FlatSegment stored_main = own_main ? FlatSegment{model, nullptr, Storage::kFp32}
+                                             : segment_at<kQuads>(tile, 0, at.group);
+    Mine<kQuads> values[3], grad;
+    load_segment(stored_main, 0, at.base, at.count, values[0]);
+    load_element(shard.grad + at.begin * item_bytes(shard.grad_element), shard.grad_element,
+                 at.base, at.count, grad);
+    for (int s = 1; s < 3; ++s) {
+      load_segment(segment_at<kQuads>(tile, s, at.group), 0, at.base, at.count, values[s]);
+    }
+    store_segment(stored_main, 0, at.base, at.count, values[0], false);
+    for (int s = 1; s < 3; ++s) {
+      store_segment(segment_at<kQuads>(tile, s, at.group), 0, at.base, at.count, values[s], s == 2);
+    }
+    // The gradient goes where the parameter is, so that its load cannot be left out.
+    if (!own_main) store_element(model, shard.model_element, at.base, at.count, grad);
+  });
+}
+
 __global__ void complete_scalars(Scalars* scalars, std::uint32_t count) {
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
@@ -303,6 +328,18 @@ int update_on_cuda(Variant variant, const CudaTile& tile, const Scalars* scalars
              static_cast<cudaStream_t>(stream)>>>(tile, scalars);
     return cudaGetLastError();
   });
+}
+
+int move_on_cuda(const CudaTile& tile, std::uint32_t blocks, void* stream) {
+  if (tile.groups == 0) return cudaSuccess;
+  const bool scaled = any_scaled(tile);
+  const auto on = static_cast<cudaStream_t>(stream);
+  if (scaled) {
+    move_groups<2><<<grid_of(tile.groups, blocks), kThreads, 0, on>>>(tile);
+  } else {
+    move_groups<1><<<grid_of(2ULL * tile.groups, blocks), kThreads, 0, on>>>(tile);
+  }
+  return cudaGetLastError();
 }
 
 int fill_main_on_cuda(const CudaTile& tile, std::uint32_t blocks, void* stream) {

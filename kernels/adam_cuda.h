@@ -76,6 +76,10 @@ int update_on_cuda(Variant variant, const CudaTile& tile, const Scalars* scalars
 // As many blocks as the current device runs at once. Loads the kernel.
 int blocks_on_cuda(Variant variant, bool scaled, std::uint32_t* blocks);
 
+// The ceiling of the update: its loads and stores, formats included, without the arithmetic. The
+// tile has moments and one dtype of parameters; gradients end up in the parameters.
+int move_on_cuda(const CudaTile& tile, std::uint32_t blocks, void* stream);
+
 // Active shards: main := given_main, else the model widened. fp32 mains.
 int fill_main_on_cuda(const CudaTile& tile, std::uint32_t blocks, void* stream);
 // Active shards: model := main rounded.

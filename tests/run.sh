@@ -55,7 +55,7 @@ tests_of() { # preset, further ctest arguments
 }
 check_format() {
   git ls-files -z '*.h' '*.hpp' '*.c' '*.cc' '*.cu' '*.cuh' | xargs -0 -r clang-format --dry-run --Werror &&
-    "$python" -m ruff check . && "$python" -m ruff format --check . && echo "clang-format and ruff: clean"
+    "$python" -m ruff check . && "$python" -m ruff format --check . && "$python" -m mypy && echo "clang-format, ruff and mypy: clean"
 }
 python_environment() {
   [ -x build/venv/bin/python ] || python3 -m venv build/venv

@@ -11,6 +11,7 @@
 #include "plugin/exports/extensions.h"
 #include "plugin/exports/json_request.h"
 #include "plugin/options/options.h"
+#include "plugin/probe/cuda.h"
 #include "plugin/probe/directory.h"
 #include "plugin/probe/drive.h"
 #include "plugin/probe/machine.h"
@@ -200,7 +201,7 @@ kernels::Element read_element(const JsonRequest& request, const char* key, const
   return name == "bf16" ? kernels::Element::kBf16 : kernels::Element::kFp16;
 }
 
-UpdateRequest read_update_work(const ProbeCall& call, const JsonRequest& request) {
+UpdateRequest read_update_work(const ProbeCall& call, const JsonRequest& request, bool cuda) {
   UpdateRequest asked;
   asked.elements = request.integer("elements", asked.elements, 1, 1ull << 36);
   const std::string moments =
@@ -212,11 +213,12 @@ UpdateRequest read_update_work(const ProbeCall& call, const JsonRequest& request
   }
   asked.model = read_element(request, "parameters", "bf16");
   asked.grad = read_element(request, "gradients", "fp32");
-  const std::string arithmetic = request.text("arithmetic", "torch_cpu_fused/1");
+  const std::string arithmetic =
+      request.text("arithmetic", cuda ? "torch_cuda_fused/2" : "torch_cpu_fused/1");
   const char* why_not = "there is no arithmetic of this name";
   if (!kernels::parse_variant(arithmetic.data(), arithmetic.size(), &asked.variant) ||
       asked.variant == kernels::Variant::kHost ||
-      !kernels::variant_supported(asked.variant, false, &why_not)) {
+      !kernels::variant_supported(asked.variant, cuda, &why_not)) {
     throw Error(MILLPOND_E_ARGUMENT, "probe ceilings", why_not).field("request.arithmetic");
   }
   asked.threads = static_cast<std::uint32_t>(
@@ -225,8 +227,14 @@ UpdateRequest read_update_work(const ProbeCall& call, const JsonRequest& request
   return asked;
 }
 
-Document measured_update(const UpdateRequest& request) {
-  const UpdateRate rate = measure_update(request);
+Document measured_bus(std::int32_t device, std::uint32_t rounds) {
+  const BusRate rate = measure_bus(device, rounds);
+  return {{"up_bytes_per_s", rate.up_bytes_per_s},
+          {"down_bytes_per_s", rate.down_bytes_per_s},
+          {"both_bytes_per_s", rate.both_bytes_per_s}};
+}
+
+Document to_json(const UpdateRate& rate) {
   return {{"elements", rate.elements},
           {"bytes", rate.bytes},
           {"threads", rate.threads},
@@ -243,17 +251,30 @@ std::int32_t ceilings(millpond_runtime* runtime, millpond_str text, millpond_sin
         text, "probe ceilings",
         {"measure", "directory", "direct", "io_engine", "queue_depth", "transfer_bytes",
          "file_bytes", "move_bytes", "read_shares", "elements", "moments", "parameters",
-         "gradients", "arithmetic", "threads", "rounds"});
+         "gradients", "arithmetic", "threads", "rounds", "cuda_device"});
     const std::vector<std::string> measure =
-        request.some_of("measure", {"drive", "update"}, {"drive", "update"});
-    const bool drive = std::find(measure.begin(), measure.end(), "drive") != measure.end();
-    const bool update = std::find(measure.begin(), measure.end(), "update") != measure.end();
+        request.some_of("measure", {"drive", "update"}, {"drive", "update", "bus", "cuda_update"});
+    const auto wanted = [&](const char* name) {
+      return std::find(measure.begin(), measure.end(), name) != measure.end();
+    };
+    const bool drive = wanted("drive"), update = wanted("update");
+    const bool bus = wanted("bus"), cuda_update = wanted("cuda_update");
+    if (update && cuda_update) {
+      throw Error(MILLPOND_E_ARGUMENT, "probe ceilings", "update and cuda_update share their keys")
+          .field("request.measure")
+          .remedy("Ask for one at a time");
+    }
+    const auto device = static_cast<std::int32_t>(request.integer("cuda_device", 0, 0, 1 << 16));
     // All of the request is judged before anything takes time.
     const DriveWork drive_work = read_drive_work(call, request, drive);
-    const UpdateRequest update_work = read_update_work(call, request);
+    const UpdateRequest update_work = read_update_work(call, request, cuda_update);
     Document document = Document::object();
     if (drive) document["drive"] = measured_drive(drive_work, call.beat());
-    if (update) document["update"] = measured_update(update_work);
+    if (update) document["update"] = to_json(measure_update(update_work));
+    if (bus) document["bus"] = measured_bus(device, update_work.rounds);
+    if (cuda_update) {
+      document["cuda_update"] = to_json(measure_cuda_update(device, update_work));
+    }
     return document;
   });
 }

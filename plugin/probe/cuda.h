@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "plugin/probe/update.h"
+
 namespace millpond::plugin {
 
 struct CudaDevice {
@@ -23,6 +25,20 @@ struct CudaDevices {
 };
 
 CudaDevices find_cuda_devices();
+
+// Copies between pinned host memory and the device, bytes per second.
+struct BusRate {
+  double up_bytes_per_s = 0;
+  double down_bytes_per_s = 0;
+  double both_bytes_per_s = 0;  // at once, the total
+};
+// Medians of `rounds`. Takes 512 MiB on either side. Throws Error(E_DEVICE, E_MEMORY,
+// E_UNSUPPORTED).
+BusRate measure_bus(std::int32_t device, std::uint32_t rounds);
+
+// The update of one tile in device memory, and its loads and stores without the arithmetic. Of the
+// request, threads are not looked at. Throws as above.
+UpdateRate measure_cuda_update(std::int32_t device, const UpdateRequest& request);
 
 }  // namespace millpond::plugin
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
+import shutil
 import subprocess
 import sys
 from typing import Any
@@ -18,7 +21,14 @@ if not torch.cuda.is_available():
 from millpond_callbacks import Callbacks  # noqa: E402
 from millpond_cuda import VARIANTS, Twin, bound, train  # noqa: E402
 from millpond_fixtures import make_runtime, plugin  # noqa: E402, F401
-from millpond_host import MillpondError, Runtime, Store, adamw  # noqa: E402
+from millpond_host import (  # noqa: E402
+    MillpondError,
+    Runtime,
+    Store,
+    adamw,
+    fresh_status,
+    str_of,
+)
 from millpond_shards import Memory, Shard  # noqa: E402
 
 FORMATS = ["fp32", "bf16", "fp16", "fp8_e4m3", "fp8_e5m2"]
@@ -186,6 +196,51 @@ def test_suspended_it_holds_no_device_memory(make_runtime, flags: int) -> None: 
     twin.compare_state(store)
 
 
+def test_parameters_that_the_host_keeps_itself(make_runtime) -> None:  # noqa: F811
+    """Shards without a model tensor: mains are given, and handed back in pieces as they change."""
+    n = 100_001
+    twin = Twin([n], "fused", seed=12)
+    copies = torch.zeros(n)
+
+    def copy_main(_uid: str, _shard: int, begin: int, main: Any, count: int) -> None:
+        values = np.ctypeslib.as_array(main, (count,))
+        copies[begin : begin + count] = torch.from_numpy(values.copy())
+
+    main = twin.resident[0].detach().clone()
+    shard = Shard(10, "layer0.weight", None, twin.shards[0].grad, main=Memory.of_torch(main))
+    runtime = make_runtime(Callbacks(copy_main=copy_main), tile_elements=8192)
+    store = runtime.store()
+    store.stream = c.Stream(c.DEVICE_CUDA, 0, 1)
+    store.bind([shard], runtime.plugin.profile([shard], VARIANTS["fused"]))
+    for _ in range(5):
+        twin.draw()
+        store.step(twin.groups())
+        twin.step_resident(set())
+        wanted = twin.resident[0].detach().cpu().view(torch.int32)
+        assert torch.equal(copies.view(torch.int32), wanted)
+
+
+def test_ceilings_of_the_device(plugin) -> None:  # noqa: F811
+    sink_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, c.Str)
+    entry_type = ctypes.CFUNCTYPE(
+        ctypes.c_int32, ctypes.c_void_p, c.Str, sink_type, ctypes.c_void_p, c.StatusP
+    )
+    answers: list[Any] = []
+    sink = sink_type(lambda _context, text: answers.append(json.loads(text.text())))
+    table = plugin.table.get_extension(None, str_of("probe/1"))
+    entry = entry_type(ctypes.c_void_p.from_address(table + 8 + 2 * 8).value)
+    for moments in ("fp32", "fp8_e4m3"):
+        request = {
+            "measure": ["bus", "cuda_update"], "moments": moments, "elements": 32 << 20, "rounds": 3
+        }  # fmt: skip
+        status = fresh_status()
+        assert entry(None, str_of(json.dumps(request)), sink, None, status) == c.OK, status.message
+        bus, update = answers[-1]["bus"], answers[-1]["cuda_update"]
+        print(json.dumps(answers[-1]))
+        assert 1.0 < bus["both_bytes_per_s"] / bus["up_bytes_per_s"] < 2.1
+        assert 0.3 < update["ceiling_s"] / update["update_s"] < 1.2
+
+
 def test_device_memory_that_is_refused(make_runtime) -> None:  # noqa: F811
     twin = Twin([300_000, 4101], "fused", seed=7)
     answers = iter([None, 1, 1, 1])
@@ -237,7 +292,8 @@ def test_an_io_error_while_tiles_are_on_the_device(make_runtime, tmp_path) -> No
     options = {"tile_elements": 8192, "block_elements": 4096, "host_memory_bytes": 1 << 20}
     store = bound(make_runtime(**options), twin, VARIANTS["fused"])
     train(twin, store, 4)
-    store.save(tmp_path / "checkpoint")
+    store.save(tmp_path / "saved")
+    shutil.copytree(tmp_path / "saved", tmp_path / "checkpoint")  # the saved files may be linked
     cut = 0
     for name in os.listdir("/proc/self/fd"):
         link = f"/proc/self/fd/{name}"

@@ -29,18 +29,22 @@ typedef struct millpond_ext_probe {
    * free_bytes, direct, tmpfile, link, reflink, reason, checks (directory, filesystem, o_direct,
    * o_tmpfile, reflink, free_space). */
   millpond_files_fn directory;
-  /* Measures now, which takes seconds. Request: measure, a list of "drive" and "update" (default
-   * both);
+  /* Measures now, which takes seconds. Request: measure, a list of "drive", "update", "bus",
+   * "cuda_update" (default the first two);
    *   drive: directory, direct, io_engine, queue_depth, transfer_bytes (4194304), file_bytes
    *   (4294967296: written first, gone afterwards), move_bytes (file_bytes; for each share),
    *   read_shares (list of numbers from 0, writes only, to 1, reads only; [1, 0, 0.5]);
    *   update: elements (67108864), moments (the runtime's), parameters ("bf16"; "fp32": its own
    *   main), gradients ("fp32"), arithmetic ("torch_cpu_fused/1"), threads (0: processors), rounds
-   *   (5, of which the medians count).
+   *   (5, of which the medians count);
+   *   bus: cuda_device (0), rounds;
+   *   cuda_update: cuda_device, and the keys of update but threads ("torch_cuda_fused/2"); not
+   *   together with update.
    * Answer: drive {engine, direct, rates [{read_share, bytes_per_s, seconds, bytes_read,
    * bytes_written}], checks (drive)}, update {elements, bytes, threads, update_s, ceiling_s,
    * update_bytes_per_s, update_ceiling_bytes_per_s}: what the update reads and writes, each once,
-   * and a loop with the same loads and stores and no arithmetic. */
+   * and a loop with the same loads and stores and no arithmetic; bus {up_bytes_per_s,
+   * down_bytes_per_s, both_bytes_per_s (at once, the total)}; cuda_update {as update}. */
   millpond_files_fn ceilings;
 } millpond_ext_probe;
 

@@ -163,6 +163,18 @@ class Store:
         args = abi.IoArgs(header, where, which if save_id else abi.Str(), flags, CPU_STREAM)
         self.runtime.call(function, self.handle, args)
 
+    def poll(self) -> abi.SaveProgress:
+        """Of the newest save; never blocks."""
+        now = abi.SaveProgress(header=abi.header_of(abi.SaveProgress, abi.TYPE_SAVE_PROGRESS))
+        checkpoint = self.runtime.plugin.extension("checkpoint/1", abi.ExtCheckpoint)
+        self.runtime.call(checkpoint.poll, self.handle, now)
+        return now
+
+    def cancel(self) -> None:
+        """Gives up the save in flight; OK when there is none."""
+        checkpoint = self.runtime.plugin.extension("checkpoint/1", abi.ExtCheckpoint)
+        self.runtime.call(checkpoint.cancel, self.handle)
+
     def read(self, shard: int, segment: int, begin: int, count: int, address: int) -> None:
         """fp32 values of a shard's segment into host memory at `address`."""
         self.runtime.call(self._state.read, self.handle, shard, segment, begin, count, address)

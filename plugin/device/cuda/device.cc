@@ -14,6 +14,8 @@
 #include "plugin/device/cuda/owners.h"
 #include "plugin/device/cuda/tile_work.h"
 #include "plugin/device/cuda_tables.h"
+#include "plugin/device/host_pieces.h"
+#include "plugin/device/slices.h"
 
 namespace millpond::plugin {
 namespace {
@@ -74,7 +76,8 @@ class CudaDevice final : public Device {
         staged_(staged_tiles(request)),
         place_bytes_(kernels::round_up(request.tile_bytes, kAlignment)),
         pieces_(cuda_pieces(*request.plan)),
-        places_(request.plan->places.size(), pieces_.size(), staged_ * place_bytes_) {
+        places_(request.plan->places.size(), pieces_.size(), staged_ * place_bytes_),
+        copies_(host, request.uid, false) {
     const CudaContext::Scope scope(context_);
     try {
       sent_.emplace();
@@ -119,6 +122,7 @@ class CudaDevice final : public Device {
         kernels::complete_scalars_on_cuda(
             scalars(), static_cast<std::uint32_t>(step.scalars.size()), work_->table_stream()),
         "prepare a step");
+    copied_ = step.shards;
     return begin(CudaPass::Kind::kUpdate, stream);
   }
 
@@ -139,11 +143,13 @@ class CudaDevice final : public Device {
           .at(i)
           .remedy("Give fp32 mains at bind where the host keeps the parameter itself");
     }
+    copied_ = {};
     return begin_shards(CudaPass::Kind::kFillMain, shards, stream,
                         [&](std::size_t i) { return chosen[i] != 0 && !shards[i].moments_only; });
   }
 
   TileWork& begin_write_model(std::span<const ShardWork> shards, millpond_stream stream) override {
+    copied_ = shards;
     return begin_shards(CudaPass::Kind::kWriteModel, shards, stream, [&](std::size_t i) {
       return shards[i].model != nullptr && !shards[i].moments_only;
     });
@@ -269,6 +275,30 @@ class CudaDevice final : public Device {
     return scoped_;
   }
 
+  // For parameters that the host keeps itself: the tile's mains are in host memory now.
+  void hand_mains_over(const TileView& tile) {
+    const auto host_copies = [&](const Piece& piece) {
+      if (copied_.empty()) return false;
+      const ShardWork& shard = copied_[piece.shard];
+      const bool wanted = work_->kind() == CudaPass::Kind::kWriteModel || shard.active;
+      return wanted && shard.model == nullptr && !shard.moments_only;
+    };
+    const auto pieces = tile.plan->pieces_of(*tile.tile);
+    if (std::none_of(pieces.begin(), pieces.end(), host_copies)) return;
+    try {
+      const Slices slices(tile, 1, kPieceElements);
+      for (std::uint64_t i = 0; i < slices.count(); ++i) {
+        each_run(tile, slices[i], [&](const PieceRun& run) {
+          if (host_copies(*run.piece)) copies_.copy_main(tile, run, copied_[run.piece->shard]);
+        });
+      }
+    } catch (...) {
+      const CudaContext::Scope scope(context_);
+      work_->abandon();
+      throw;
+    }
+  }
+
   // The pipeline's calls, with the context current.
   struct Scoped final : TileWork {
     std::uint32_t capacity() const override { return target->work_->capacity(); }
@@ -277,8 +307,13 @@ class CudaDevice final : public Device {
       target->work_->start(tile);
     }
     TileView* finished(bool wait) override {
-      const CudaContext::Scope scope(target->context_);
-      return target->work_->finished(wait);
+      TileView* tile = nullptr;
+      {
+        const CudaContext::Scope scope(target->context_);
+        tile = target->work_->finished(wait);
+      }
+      if (tile != nullptr) target->hand_mains_over(*tile);
+      return tile;
     }
     CudaDevice* target = nullptr;
   };
@@ -290,6 +325,8 @@ class CudaDevice final : public Device {
   std::uint64_t place_bytes_;
   std::vector<kernels::CudaPiece> pieces_;
   Places places_;
+  HostPieces copies_;
+  std::span<const ShardWork> copied_;   // of this visit: whose mains the host may want
   std::optional<PinnedMemory> tables_;  // shards and scalars as the device gets them
   std::optional<CudaTileWork> work_;
   std::optional<CudaArena> arena_;

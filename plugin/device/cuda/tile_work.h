@@ -50,6 +50,7 @@ class CudaTileWork final : public TileWork {
   };
   const Seconds& seconds() const { return seconds_; }
 
+  CudaPass::Kind kind() const { return pass_.kind; }
   // Kernels of every tile come after what is put here before begin().
   cudaStream_t table_stream() const { return kernels_.front().get(); }
 

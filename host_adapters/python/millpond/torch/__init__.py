@@ -1,8 +1,10 @@
 """Millpond for PyTorch: `torch.optim.AdamW` and `Adam` with their state on NVMe, the same bits.
 
 optimizer = millpond.torch.AdamW(model.parameters(), lr=3e-4, scratch="/mnt/nvme/scratch")
+millpond.torch.save(path, model, optimizer)  # weights and state as one
 """
 
-from .optimizer import Adam, AdamW
+from .adam import Adam, AdamW
+from .checkpoint import async_save, import_dcp, load, save
 
-__all__ = ["Adam", "AdamW"]
+__all__ = ["Adam", "AdamW", "async_save", "import_dcp", "load", "save"]

@@ -1,9 +1,4 @@
-"""AdamW and Adam for PyTorch whose state is streamed. One line to change:
-
-    optimizer = millpond.torch.AdamW(model.parameters(), lr=3e-4, scratch="/mnt/nvme/scratch")
-
-Everything that torch.optim.AdamW takes means the same. See README.md for what is refused and why.
-"""
+"""What torch sees of a streamed optimizer: groups, steps, state dicts, hooks, GradScaler."""
 
 from __future__ import annotations
 
@@ -24,6 +19,8 @@ from .binding import Binding, Entry
 from .handles import Handles
 from .incoming import MARKER, Incoming, judge, marker, stream_in
 from .outgoing import outgoing
+from .ranks import Ranks
+from .saving import Save
 from .streamed import EXACT, Streamed
 
 Params = Iterable[Any]  # as torch.optim.Optimizer's: tensors, dicts, or (name, tensor)
@@ -42,13 +39,10 @@ class StreamedOptimizer(torch.optim.Optimizer):
         params: Params,
         flags: dict[str, Any],
         *,
-        scratch: str | os.PathLike[str] | list[str] | None,
-        host_memory_bytes: int | str,
-        moments: str,
+        runtime: dict[str, Any],
         exact: str,
         shard_state: bool,
         process_group: Any,
-        options: dict[str, Any] | None,
     ):
         for name, why in _REFUSED_FLAGS.items():
             if flags.get(name):
@@ -60,7 +54,7 @@ class StreamedOptimizer(torch.optim.Optimizer):
         # Before super().__init__, which calls add_param_group.
         self._streamed = Streamed(
             self.kind,
-            runtime_options(scratch, host_memory_bytes, moments, options),
+            runtime,
             exact,
             shard_state,
             process_group,
@@ -237,29 +231,48 @@ class StreamedOptimizer(torch.optim.Optimizer):
         """Writes the state below `path` and commits it: afterwards it is the checkpoint there, and
         the one before is gone. Collective where ranks are several. fp32 parameters are their own
         mains: they are in the model's checkpoint only."""
+        self._begin_save(path, background=False).commit()
+
+    def async_save(self, path: str | os.PathLike[str]) -> Save:
+        """Returns when later steps cannot change what is being saved; commit() of the result makes
+        it count. Both are collective, on the thread that trains."""
+        return self._begin_save(path, background=True)
+
+    def _begin_save(self, path: str | os.PathLike[str], background: bool) -> Save:
         if self._awaited:
             raise StateError(f"save: {self._awaited}", code=abi.E_STATE)
         with torch.no_grad():
             self._streamed.ensure_bound(self._entries(), self.param_groups)
-            self._streamed.save(path)
+            return self._streamed.save(path, background)
 
-    def load(self, path: str | os.PathLike[str]) -> None:
-        """Restores what `save` wrote: moments, counters, mains, and 16-bit parameters as rounded
-        mains. Load fp32 weights before. Everything is verified first; a refusal changes nothing.
-        Also makes an optimizer well after a failed step. Collective where ranks are several."""
+    def load(self, path: str | os.PathLike[str], save_id: str = "") -> None:
+        """Restores what `save` wrote (the newest, or the one named): moments, counters, mains, and
+        16-bit parameters as rounded mains. Load fp32 weights before. Everything is verified first;
+        a refusal changes nothing. Also makes an optimizer well after a failed step. Collective
+        where ranks are several."""
         with torch.no_grad():
             self._streamed.ensure_bound(self._entries(), self.param_groups)
-            self._streamed.load(path)
+            self._streamed.load(path, save_id)
         counters = self._streamed.counters()
-        self._handles.install(counters)
         if self._expected is not None and counters != self._expected:
+            self._handles.install(counters)
             self._awaited = (
                 f"the checkpoint at {os.fspath(path)} is of step {max(counters, default=0)}, the "
                 f"state dict that was loaded of step {max(self._expected, default=0)}: they are "
                 "not a pair. Load the two that were saved together."
             )
             raise CheckpointError(f"load: {self._awaited}", code=abi.E_MISMATCH)
+        self.adopted(counters)
+
+    def adopted(self, counters: list[int]) -> None:
+        """The state that is here now is whole, with these counters."""
         self._awaited, self._expected = None, None
+        self._handles.install(counters)
+
+    @property
+    def ranks(self) -> Ranks:
+        """The ranks that train together, as of bind."""
+        return self._streamed.ranks
 
     def refresh(self) -> None:
         """Mains := weights, after weights were written in a way that autograd does not count
@@ -313,89 +326,3 @@ _REFUSED_FLAGS = {
     "capturable": "a streamed step cannot be captured into a CUDA graph. Use capturable=False.",
     "differentiable": "autograd cannot go through a streamed step. Use differentiable=False.",
 }
-
-
-def runtime_options(
-    scratch: Any, host_memory_bytes: Any, moments: str, options: dict[str, Any] | None
-) -> dict[str, Any]:
-    """The plugin's options; ranks of a node divide its memory as torchrun numbers them."""
-    scratch = scratch or os.environ.get("MILLPOND_SCRATCH")
-    if not scratch:
-        raise MillpondError(
-            'scratch: name a directory on a node-local drive, scratch="/mnt/nvme/scratch" (or a '
-            "list of several), or set MILLPOND_SCRATCH",
-            field="scratch",
-        )
-    paths = scratch if isinstance(scratch, list) else [scratch]
-    return {
-        "scratch": [os.fspath(path) for path in paths],
-        "host_memory_bytes": host_memory_bytes,
-        "moments": moments,
-        "local_rank": int(os.environ.get("LOCAL_RANK", "0")),
-        "local_size": int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
-    } | (options or {})
-
-
-class AdamW(StreamedOptimizer):
-    """torch.optim.AdamW with its state on NVMe.
-
-    params, lr, betas, eps, weight_decay, maximize, foreach, fused: as torch's, and choose its bits.
-    scratch: directory on a node-local drive, or several; MILLPOND_SCRATCH otherwise.
-    host_memory_bytes: cap of pinned memory, "auto": a share of what is free.
-    moments: "fp32" (the same bits), "bf16", or a block-scaled "fp16", "fp8_e4m3", "fp8_e5m2".
-    exact: "require" the bits of torch's own step, "prefer" them (default), or "off": no proof.
-    shard_state: with DDP each rank streams its part and parameters are broadcast afterwards.
-    process_group: the ranks that train together; None: all.
-    options: further options of the plugin (README lists them)."""
-
-    kind: ClassVar[type[torch.optim.Optimizer]] = torch.optim.AdamW
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float | Tensor = 1e-3,
-        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 1e-2,
-        amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        foreach: bool | None = None,
-        capturable: bool = False,
-        differentiable: bool = False,
-        fused: bool | None = None,
-        scratch: str | os.PathLike[str] | list[str] | None = None,
-        host_memory_bytes: int | str = "auto",
-        moments: str = "fp32",
-        exact: str = "prefer",
-        shard_state: bool = False,
-        process_group: Any = None,
-        options: dict[str, Any] | None = None,
-    ):
-        flags = dict(
-            lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
-            maximize=maximize, foreach=foreach, capturable=capturable,
-            differentiable=differentiable, fused=fused,
-        )  # fmt: skip
-        super().__init__(
-            params, flags, scratch=scratch, host_memory_bytes=host_memory_bytes, moments=moments,
-            exact=exact, shard_state=shard_state, process_group=process_group, options=options,
-        )  # fmt: skip
-
-
-class Adam(AdamW):
-    """torch.optim.Adam (L2 weight decay) with its state on NVMe. Arguments as AdamW's."""
-
-    kind = torch.optim.Adam
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float | Tensor = 1e-3,
-        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        *arguments: Any,
-        **named: Any,
-    ):
-        super().__init__(params, lr, betas, eps, weight_decay, *arguments, **named)

@@ -23,9 +23,20 @@ class Ranks:
     def __init__(self, process_group: Any = None):
         together = dist.is_available() and dist.is_initialized()
         self.process_group = process_group
+        self._background: Any = None
         self.rank = dist.get_rank(process_group) if together else 0
         self.size = dist.get_world_size(process_group) if together else 1
         self.group = abi.Group(1 if self.size > 1 else 0, self.rank, self.size)
+
+    def background_group(self) -> Any:
+        """A gloo group of the same ranks for work on another thread, made once. Collective the
+        first time."""
+        if self._background is None:
+            members = dist.get_process_group_ranks(self.process_group or dist.group.WORLD)
+            self._background = dist.new_group(
+                members, backend="gloo", use_local_synchronization=True
+            )
+        return self._background
 
     def device(self) -> torch.device:
         """A device whose tensors this group can exchange."""

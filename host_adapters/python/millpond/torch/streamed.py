@@ -21,6 +21,7 @@ from .hostadam import HostAdam
 from .moments import reconcile
 from .proof import HOST, candidates, prove, stream_of
 from .ranks import Ranks
+from .saving import Save
 
 LOG = logging.getLogger("millpond.torch")
 EXACT = ("require", "prefer", "off")
@@ -96,7 +97,10 @@ class Streamed:
     def _open(self) -> None:
         ranks = self.ranks
         callbacks = Callbacks(
-            update=self._host.update, allgather=ranks.allgather if ranks.size > 1 else None
+            update=self._host.update,
+            allgather=ranks.allgather if ranks.size > 1 else None,
+            alloc=cuda_alloc,
+            free=cuda_free,
         )
         self.runtime = Runtime(self.options, callbacks)
         self.store_made = self.runtime.store(f"rank{ranks.rank:05d}/opt0_0")
@@ -257,22 +261,9 @@ class Streamed:
 
     # ---- checkpoints
 
-    def save(self, path: str | os.PathLike[str]) -> str:
-        """Writes and commits; returns the save's id, which all ranks share. Collective."""
-        runtime, group = self.store.runtime, self.ranks.group
-        save_id = runtime.save_begin(path, group)
-        # A rank that fails takes part in the commit all the same: there all learn of it.
-        with INTERRUPTS.held(1):
-            failure: MillpondError | None = None
-            try:
-                self.store.save(path, 0, save_id)
-            except MillpondError as raised:
-                failure = raised
-            try:
-                runtime.save_commit(save_id, group)
-            except MillpondError as told:
-                raise failure or told from None
-        return save_id
+    def save(self, path: str | os.PathLike[str], background: bool) -> Save:
+        """Begins a save; its commit makes it count. Collective."""
+        return Save(self.store, self.ranks, path, background)
 
     def load(self, path: str | os.PathLike[str], save_id: str = "") -> None:
         """Verifies on all ranks, then installs on all. Collective."""
@@ -303,6 +294,17 @@ class Streamed:
         if self.runtime is not None:
             self.runtime.close()
         self.runtime = self.store_made = self.binding = None
+
+
+def cuda_alloc(size: int, _alignment: int, stream: abi.Stream) -> int:
+    """Staging from torch's caching allocator, so that it shows in torch's figures of memory."""
+    handle = 0 if stream.handle == 1 else stream.handle
+    return int(torch.cuda.caching_allocator_alloc(size, stream.device_id, handle))
+
+
+def cuda_free(memory: int, _size: int, _stream: abi.Stream) -> None:
+    delete: Any = torch.cuda.caching_allocator_delete  # has no types
+    delete(memory)
 
 
 def flags_of(groups: list[dict[str, Any]]) -> list[tuple[Any, ...]]:

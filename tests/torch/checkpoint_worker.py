@@ -1,0 +1,159 @@
+"""What each process of test_checkpoint.py does. Works with any number of ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import millpond.torch
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from processes import main
+from ranks_worker import build, grads_by_step, scratch_of, shard
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    set_optimizer_state_dict,
+)
+from twins import differing
+
+
+def two(dtype: torch.dtype) -> Any:
+    """Parameters of 17 x 8 over the ranks."""
+    torch.manual_seed(1)
+    return shard(torch.nn.Sequential(torch.nn.Linear(8, 17, bias=False)).to(dtype))
+
+
+def wanted_moments() -> dict[str, torch.Tensor]:
+    """fp32 with random low bits, another constant in each row."""
+    generator = torch.Generator().manual_seed(4)
+    rows = torch.arange(1.0, 18.0)[:, None]
+    return {
+        name: (rows + torch.rand(17, 8, generator=generator) * 1e-3) * scale
+        for name, scale in (("exp_avg", 1.0), ("exp_avg_sq", 0.01))
+    }
+
+
+def plain_state(kind: str, parameter: Any) -> dict[str, Any]:
+    from torch.distributed.tensor import distribute_tensor
+
+    state: dict[str, Any] = {"step": torch.tensor(5.0)}
+    for name, value in wanted_moments().items():
+        sharded = distribute_tensor(value, parameter.device_mesh, parameter.placements)
+        state[name] = {"dtensor": sharded, "full": value, "local": sharded.to_local()}[kind]
+    return state
+
+
+def forms(folder: Path) -> None:
+    """A plain AdamW's moments in every form in which they can come: equal bits and counters."""
+    for dtype in (torch.float32, torch.bfloat16):
+        for form in (
+            "dtensor",
+            "local",
+            "full_local",
+            "set",
+            "flattened",
+            "full",
+            "broadcast",
+            "dcp",
+        ):
+            model = two(dtype)
+            (parameter,) = model.parameters()
+            optimizer = millpond.torch.AdamW([parameter], lr=1e-2, scratch=scratch_of(folder))
+            groups = torch.optim.AdamW([parameter], lr=1e-3).state_dict()["param_groups"]
+            named = [dict(groups[0], params=["0.weight"])]
+            if form in ("dtensor", "local", "full_local"):
+                kind = form.removesuffix("_local") if form == "full_local" else form
+                optimizer.load_state_dict(
+                    {"state": {0: plain_state(kind, parameter)}, "param_groups": groups}
+                )
+            elif form == "set":
+                state = {
+                    "state": {"0.weight": plain_state("dtensor", parameter)},
+                    "param_groups": named,
+                }
+                set_optimizer_state_dict(model, optimizer, state)
+            elif form == "flattened":
+                flat = {
+                    f"state.0.weight.{k}": v for k, v in plain_state("dtensor", parameter).items()
+                } | {f"param_groups.0.weight.{k}": v for k, v in named[0].items() if k != "params"}
+                set_optimizer_state_dict(
+                    model, optimizer, flat,
+                    options=StateDictOptions(flatten_optimizer_state_dict=True),
+                )  # fmt: skip
+            elif form in ("full", "broadcast"):
+                state = {
+                    "state": {"0.weight": plain_state("full", parameter)},
+                    "param_groups": named,
+                }
+                everywhere = form == "full" or dist.get_rank() == 0
+                set_optimizer_state_dict(
+                    model, optimizer, state if everywhere else {},
+                    options=StateDictOptions(
+                        full_state_dict=True, broadcast_from_rank0=form == "broadcast"
+                    ),
+                )  # fmt: skip
+            else:
+                path = folder / f"plain_{dtype}"
+                state = {
+                    "state": {"0.weight": plain_state("dtensor", parameter)},
+                    "param_groups": named,
+                }
+                dcp.save({"optimizer": state}, checkpoint_id=path)
+                millpond.torch.import_dcp(path, model, optimizer)
+            check_moments(optimizer, parameter, (form, dtype))
+            optimizer.close()
+
+
+def check_moments(optimizer: Any, parameter: Any, where: Any) -> None:
+    store, bound = optimizer._streamed.store, optimizer.binding
+    first = bound.placements[0].box_offset[0]
+    for segment, value in enumerate(wanted_moments().values(), 1):
+        mine = value[first : first + parameter.to_local().shape[0]].reshape(-1)
+        got = torch.empty(mine.numel())
+        store.read(0, segment, 0, mine.numel(), got.data_ptr())
+        assert differing(got, mine) == 0, (where, segment)
+    assert store.counter(0) == 5 == int(optimizer.state[parameter]["step"]), where
+
+
+def setup(folder: Path, dtype: torch.dtype, seed: int) -> tuple[Any, Any]:
+    model = shard(build(seed, dtype))
+    return model, millpond.torch.AdamW(model.parameters(), lr=1e-2, scratch=scratch_of(folder))
+
+
+def train(model: Any, optimizer: Any, steps: range, dtype: torch.dtype) -> None:
+    for step in steps:
+        optimizer.zero_grad()
+        grads_by_step(model, step, dtype)
+        optimizer.step()
+
+
+def pair(folder: Path) -> None:
+    """save, async_save and load of weights and state as one; resume equals no interruption."""
+    for dtype in (torch.float32, torch.bfloat16):
+        for way in ("save", "async_save"):
+            place = folder / f"{way}_{dtype}"
+            model, optimizer = setup(folder, dtype, 2)
+            train(model, optimizer, range(3), dtype)
+            millpond.torch.save(place, model, optimizer, epoch=1)
+            train(model, optimizer, range(3, 5), dtype)
+            if way == "save":
+                millpond.torch.save(place, model, optimizer, epoch=2)
+            else:
+                under_way = millpond.torch.async_save(place, model, optimizer, epoch=2)
+            train(model, optimizer, range(5, 8), dtype)
+            if way == "async_save":
+                under_way.commit()
+            again, resumed = setup(folder, dtype, 3)
+            assert millpond.torch.load(place, again, resumed, epoch=0) == {"epoch": 2}
+            train(again, resumed, range(5, 8), dtype)
+            for a, b in zip(model.parameters(), again.parameters(), strict=True):
+                assert differing(a.to_local(), b.to_local()) == 0
+            dist.barrier()
+            assert len(list(place.glob("weights-*"))) == 1
+            optimizer.close()
+            resumed.close()
+
+
+if __name__ == "__main__":
+    main({f.__name__: f for f in (forms, pair)})

@@ -1,0 +1,233 @@
+"""What each process of test_ranks.py does."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import millpond
+import millpond.torch
+import torch
+import torch.distributed as dist
+from processes import main
+from twins import compare_segments, differing
+
+
+def rank() -> int:
+    return dist.get_rank()
+
+
+def scratch_of(folder: Path) -> str:
+    made = folder / f"scratch{rank()}"
+    made.mkdir(exist_ok=True)
+    return str(made)
+
+
+def build(seed: int, dtype: torch.dtype) -> torch.nn.Module:
+    """Uneven rows: 17, 33 and 1 over 2 ranks; the last leaves rank 1 an empty shard."""
+    torch.manual_seed(seed)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(8, 17), torch.nn.Tanh(), torch.nn.Linear(17, 33), torch.nn.Tanh(),
+        torch.nn.Linear(33, 1),
+    )  # fmt: skip
+    return net.to(dtype)
+
+
+def batch(step: int, dtype: torch.dtype) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(100 * step + rank())
+    return torch.randn(6, 8, generator=generator).to(dtype)
+
+
+def grads_by_step(model: torch.nn.Module, step: int, dtype: torch.dtype) -> None:
+    model(batch(step, dtype)).square().mean().backward()
+
+
+def ddp(folder: Path, shard_state: str, fused: str, steps: str) -> None:
+    """DDP against plain AdamW under DDP, fp32 directly."""
+    sharded = shard_state == "1"
+    flags: dict[str, Any] = {"lr": 1e-2, "fused": fused == "1"}
+    mine, theirs = (
+        torch.nn.parallel.DistributedDataParallel(build(3, torch.float32)) for _ in "12"
+    )
+    resident = torch.optim.AdamW(theirs.parameters(), **flags)
+    ours = millpond.torch.AdamW(
+        mine.parameters(), scratch=scratch_of(folder), shard_state=sharded, **flags
+    )
+    for step in range(int(steps)):
+        for model, optimizer in ((theirs, resident), (mine, ours)):
+            optimizer.zero_grad()
+            grads_by_step(model, step, torch.float32)
+            optimizer.step()
+    for a, b in zip(theirs.parameters(), mine.parameters(), strict=True):
+        assert differing(a, b) == 0
+    if sharded:
+        streamed = sum(t.numel() for t in ours.binding.flats)
+        total = sum(p.numel() for p in mine.parameters())
+        assert streamed < total, (streamed, total)
+        plain = ours.plain_state_dict()["state"]
+        for i, state in resident.state_dict()["state"].items():
+            assert differing(plain[i]["exp_avg"], state["exp_avg"]) == 0
+            assert differing(plain[i]["exp_avg_sq"], state["exp_avg_sq"]) == 0
+    else:
+        for i, p in enumerate(theirs.parameters()):
+            compare_segments(ours, i, p, resident)
+
+
+def ddp_bf16(folder: Path) -> None:
+    """bf16 parameters with shard_state against fp32 mains kept in memory."""
+    mine = torch.nn.parallel.DistributedDataParallel(build(4, torch.bfloat16))
+    mains = [torch.nn.Parameter(p.detach().float()) for p in mine.parameters()]
+    resident = torch.optim.AdamW(mains, lr=1e-2)
+    ours = millpond.torch.AdamW(
+        mine.parameters(), lr=1e-2, scratch=scratch_of(folder), shard_state=True
+    )
+    for step in range(20):
+        ours.zero_grad()
+        grads_by_step(mine, step, torch.bfloat16)
+        for p, main_of in zip(mine.parameters(), mains, strict=True):
+            main_of.grad = p.grad.float()
+        ours.step()
+        resident.step()
+        for p, main_of in zip(mine.parameters(), mains, strict=True):
+            assert differing(p, main_of.detach().bfloat16()) == 0
+
+
+def shard(model: torch.nn.Module) -> torch.nn.Module:
+    from torch.distributed.fsdp import fully_shard
+
+    for layer in model:
+        if isinstance(layer, torch.nn.Linear):
+            fully_shard(layer)
+    return fully_shard(model)
+
+
+def fsdp_fp32(folder: Path, fused: str, steps: str) -> None:
+    flags: dict[str, Any] = {"lr": 1e-2, "fused": fused == "1"}
+    theirs, mine = shard(build(5, torch.float32)), shard(build(5, torch.float32))
+    resident = torch.optim.AdamW(theirs.parameters(), **flags)
+    ours = millpond.torch.AdamW(mine.parameters(), scratch=scratch_of(folder), **flags)
+    for step in range(int(steps)):
+        for model, optimizer in ((theirs, resident), (mine, ours)):
+            optimizer.zero_grad()
+            grads_by_step(model, step, torch.float32)
+            optimizer.step()
+    for a, b in zip(theirs.parameters(), mine.parameters(), strict=True):
+        assert differing(a.to_local(), b.to_local()) == 0
+    for i, p in enumerate(theirs.parameters()):
+        state = {k: v.to_local() if k != "step" else v for k, v in resident.state[p].items()}
+        local = torch.nn.Parameter(p.detach().to_local())
+        compare_segments(ours, i, local, type("Of", (), {"state": {local: state}}))
+
+
+def fsdp_bf16(folder: Path, steps: str) -> None:
+    """Three segments: bf16 shards against fp32 mains of the same shards."""
+    mine = shard(build(6, torch.bfloat16))
+    ours = millpond.torch.AdamW(mine.parameters(), lr=1e-2, scratch=scratch_of(folder))
+    mains = [torch.nn.Parameter(p.detach().to_local().float()) for p in mine.parameters()]
+    resident = torch.optim.AdamW(mains, lr=1e-2)
+    for step in range(int(steps)):
+        ours.zero_grad()
+        grads_by_step(mine, step, torch.bfloat16)
+        for p, main_of in zip(mine.parameters(), mains, strict=True):
+            main_of.grad = p.grad.to_local().float()
+        ours.step()
+        resident.step()
+        for p, main_of in zip(mine.parameters(), mains, strict=True):
+            assert differing(p.to_local(), main_of.detach().bfloat16()) == 0
+    for i, main_of in enumerate(mains):
+        compare_segments(ours, i, main_of, resident)
+
+
+def built_before_fully_shard(folder: Path) -> None:
+    mine = build(7, torch.float32)
+    ours = millpond.torch.AdamW(mine.parameters(), scratch=scratch_of(folder))
+    shard(mine)
+    grads_by_step(mine, 0, torch.float32)
+    try:
+        ours.step()
+    except millpond.StateError as error:
+        assert "after fully_shard" in str(error)
+    else:
+        raise AssertionError("updates of dead parameters passed")
+
+
+def a_failure_on_one_rank(folder: Path) -> None:
+    """Rank 1's gradient cannot be streamed: both ranks raise, none hangs, a load makes it well."""
+    mine = build(8, torch.float32)
+    ours = millpond.torch.AdamW(mine.parameters(), scratch=scratch_of(folder), shard_state=True)
+    for step in range(3):
+        grads_by_step(mine, 0, torch.float32)
+        if step == 1:
+            ours.save(folder / "good")
+            weights = copy.deepcopy(mine.state_dict())
+        if step == 2 and rank() == 1:
+            bias = list(mine.parameters())[1]
+            bias.grad = bias.grad.to_sparse()
+        if step < 2:
+            ours.step()
+            continue
+        try:
+            ours.step()
+        except millpond.MillpondError as error:
+            assert ("sparse" in str(error)) == (rank() == 1), str(error)
+        else:
+            raise AssertionError("a failure of rank 1 passed")
+    try:
+        ours.step()
+    except millpond.MillpondError:
+        pass
+    else:
+        raise AssertionError("a poisoned store stepped")
+    mine.load_state_dict(weights)
+    ours.load(folder / "good")
+    ours.zero_grad()
+    grads_by_step(mine, 0, torch.float32)
+    ours.step()
+
+
+def save_and_load(folder: Path) -> None:
+    """Resume equals no interruption, on two ranks, bf16 shards."""
+    mine = shard(build(9, torch.bfloat16))
+    ours = millpond.torch.AdamW(mine.parameters(), lr=1e-2, scratch=scratch_of(folder))
+
+    def train(model: Any, optimizer: Any, steps: range) -> None:
+        for step in steps:
+            optimizer.zero_grad()
+            grads_by_step(model, step, torch.bfloat16)
+            optimizer.step()
+
+    train(mine, ours, range(4))
+    ours.save(folder / "saved")
+    state = copy.deepcopy(ours.state_dict())
+    train(mine, ours, range(4, 8))
+    other = shard(build(10, torch.bfloat16))
+    again = millpond.torch.AdamW(other.parameters(), lr=1e-2, scratch=scratch_of(folder))
+    again.load_state_dict(state)
+    again.load(folder / "saved")
+    train(other, again, range(4, 8))
+    for a, b in zip(mine.parameters(), other.parameters(), strict=True):
+        assert differing(a.to_local(), b.to_local()) == 0
+
+
+CASES = {
+    f.__name__: f
+    for f in (
+        ddp, ddp_bf16, fsdp_fp32, fsdp_bf16, built_before_fully_shard, a_failure_on_one_rank,
+        save_and_load,
+    )
+}  # fmt: skip
+
+
+def everything(folder: Path, *names: str) -> None:
+    """Several cases in one pair of processes: starting torch takes longer than most of them."""
+    for text in names:
+        name, *arguments = text.split(",")
+        place = folder / text.replace(",", "_")
+        place.mkdir(exist_ok=True)
+        dist.barrier()
+        CASES[name](place, *arguments)
+
+
+if __name__ == "__main__":
+    main(CASES | {"everything": everything})

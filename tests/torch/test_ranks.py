@@ -1,0 +1,26 @@
+"""DDP and FSDP2 with two gloo processes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from processes import run_ranks
+
+FSDP2 = tuple(int(n) for n in torch.__version__.split(".")[:2]) >= (2, 7)
+needs_fsdp2 = pytest.mark.skipif(not FSDP2, reason="FSDP2 on CPU needs torch 2.7 or newer")
+
+
+def test_ddp(tmp_path) -> None:
+    run_ranks(
+        "ranks_worker.py", "everything", 2, tmp_path,
+        "ddp,0,0,100", "ddp,1,0,100", "ddp,1,1,100", "ddp_bf16", "a_failure_on_one_rank",
+    )  # fmt: skip
+
+
+@needs_fsdp2
+def test_fsdp2(tmp_path) -> None:
+    run_ranks(
+        "ranks_worker.py", "everything", 2, tmp_path,
+        "fsdp_fp32,0,100", "fsdp_fp32,1,100", "fsdp_bf16,100", "built_before_fully_shard",
+        "save_and_load",
+    )  # fmt: skip
