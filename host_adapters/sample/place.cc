@@ -25,7 +25,9 @@ std::size_t threads_of_rank(const Arguments& arguments) {
   return std::max<std::size_t>(1, usable_processors() / arguments.ranks);
 }
 
-bool on_cuda(const Device& device) { return device.stream().device_type == MILLPOND_DEVICE_CUDA; }
+[[maybe_unused]] bool on_cuda(const Device& device) {
+  return device.stream().device_type == MILLPOND_DEVICE_CUDA;
+}
 
 std::unique_ptr<Device> make_cuda_device([[maybe_unused]] const Arguments& arguments,
                                          [[maybe_unused]] std::uint32_t rank) {
