@@ -12,9 +12,7 @@ from test_training import NEWEST, run
     ("release", "case", "scenarios"),
     [
         # B25 B28 R01 R02: steps and moments come back, also into an optimizer that has steps.
-        (NEWEST, "gpt_experts", ["sync", "background"]),
-        (NEWEST, "gpt", ["commit_fails", "refusals"]),
-        ("0.13.1", "gpt", ["sync"]),
+        (NEWEST, "gpt", ["sync", "background", "commit_fails"]),
     ],
 )
 def test_B25_B28_R01_R02_checkpoints(
