@@ -70,14 +70,14 @@ bench moments_bf16_resident --params "$(count $((400 * million)))" --moments bf1
   --serial-steps 0
 for millions in 50 200 1000 2000; do
   params=$(count $((millions * million)))
-  bench "scale$millions" --params "$params" --gradients bf16 --tier $((params)) --steps 5 --serial-steps 0
+  bench "scale$millions" --params "$params" --gradients bf16 --tier $((params > 8 << 20 ? params : 8 << 20)) --steps 5 --serial-steps 0
 done
 bench reference --params "$(count $((600 * million)))" --tier "$(count $((8 * gib)))" --steps 5 --serial-steps 0
 in_group "$(count $((10 * gib)))" \
   bench reference_10gib --params "$(count $((600 * million)))" --tier "$(count $((11 * gib / 2)))" --steps 5 --serial-steps 0
 
 if [ -n "${PYTHON:-}" ] && "$PYTHON" -c 'import torch' 2>/dev/null; then
-  MILLPOND_PLUGIN=$plugin PYTHONPATH=tests/python "$PYTHON" tests/campaign/torch_update.py "$results/torch.json"
+  MILLPOND_PLUGIN=$plugin PYTHONPATH=host_adapters/python "$PYTHON" tests/campaign/torch_update.py "$results/torch.json"
 else
   echo "PYTHON does not name a Python with torch: no comparison with its fused AdamW"
 fi
