@@ -132,7 +132,7 @@ bool StoreWriter::take_in(std::uint32_t bucket, int descriptor,
         .path(fs_.shown(path))
         .want(geometry.sums, sums.size());
   }
-  const std::unique_ptr<File> file = fs_.take_in(path, descriptor);
+  std::unique_ptr<File> file = fs_.take_in(path, descriptor);
   if (file == nullptr) return false;
   if (const std::uint64_t size = file->size(); size != geometry.file_bytes) {
     throw Error(MILLPOND_E_INTERNAL, "save", "a scratch file of another size than its bucket's")
@@ -140,6 +140,7 @@ bool StoreWriter::take_in(std::uint32_t bucket, int descriptor,
         .want(geometry.file_bytes, size);
   }
   file->sync();  // its bytes, its size, and the link itself
+  file.reset();  // one descriptor fewer while the sums are written
   open.written.resize(geometry.sums, true);
   write_sums(bucket, sums);
   return true;

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <utility>
 
-#include "checkpoint/digest.h"
 #include "plugin/exports/boundary.h"
 #include "plugin/exports/entry.h"
 #include "plugin/exports/extensions.h"
@@ -13,18 +12,6 @@ namespace millpond::plugin {
 namespace {
 
 constexpr std::uint64_t kLongestPath = 4096;
-
-// The name that the host has chosen, or "".
-std::string chosen_save_id(const millpond_save_id& wanted) {
-  const std::string text(wanted.text, strnlen(wanted.text, sizeof wanted.text));
-  if (!text.empty() && !checkpoint::is_hex32(text)) {
-    throw Error(MILLPOND_E_ARGUMENT, "save_begin",
-                "a chosen save id has 32 lower-case hexadecimal digits")
-        .field("save_id")
-        .remedy("Zero the save id and the plugin chooses one");
-  }
-  return text;
-}
 
 std::int32_t save_begin(millpond_runtime* runtime, millpond_group group, millpond_str path,
                         millpond_save_id* save_id, millpond_status* status) {
@@ -36,8 +23,10 @@ std::int32_t save_begin(millpond_runtime* runtime, millpond_group group, millpon
     if (save_id == nullptr) {
       throw Error(MILLPOND_E_ARGUMENT, "save_begin", "the pointer is NULL").field("save_id");
     }
-    const std::string id = entry->save_begin(
-        group, std::string(read_str(path, "path", kLongestPath)), chosen_save_id(wanted));
+    // The name that the host has chosen, or "".
+    const std::string chosen(wanted.text, strnlen(wanted.text, sizeof wanted.text));
+    const std::string id =
+        entry->save_begin(group, std::string(read_str(path, "path", kLongestPath)), chosen);
     std::snprintf(save_id->text, sizeof(save_id->text), "%s", id.c_str());
   });
 }

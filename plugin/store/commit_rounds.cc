@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "checkpoint/digest.h"
 #include "checkpoint/saves.h"
 #include "plugin/io/posix_file_system.h"
 #include "plugin/store/ballot.h"
@@ -125,6 +126,12 @@ std::string Runtime::save_begin(millpond_group group, const std::string& path,
   }
   Verdict mine;
   const std::optional<Error> own = failure_of("save_begin", [&] {
+    if (!chosen.empty() && !checkpoint::is_hex32(chosen)) {
+      throw Error(MILLPOND_E_ARGUMENT, "save_begin",
+                  "a chosen save id has 32 lower-case hexadecimal digits")
+          .field("save_id")
+          .remedy("Zero the save id and the plugin chooses one");
+    }
     const auto fs = open_file_system(path, true);
     const checkpoint::Saves saves = checkpoint::list_saves(*fs);
     if (!saves.committed.empty()) mine.number = saves.committed.front().sequence;

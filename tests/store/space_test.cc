@@ -132,11 +132,11 @@ TEST_F(FakeMachine, auto_takes_half_and_shares_it_among_the_ranks) {
   put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
   plugin::Options options;
   options.local_size = 4;
-  const plugin::MemoryChoice choice = plugin::choose_host_memory(options, root_.path());
+  const plugin::MemoryChoice choice = plugin::choose_host_memory(options, 0, root_.path());
   EXPECT_EQ(choice.cap, 128 * kMiB);
   EXPECT_NE(choice.sentence.find("4 local rank(s)"), std::string::npos) << choice.sentence;
   options.host_memory_bytes = 77 * kMiB;
-  EXPECT_EQ(plugin::choose_host_memory(options, root_.path()).cap, 77 * kMiB);
+  EXPECT_EQ(plugin::choose_host_memory(options, 0, root_.path()).cap, 77 * kMiB);
 }
 
 // The kernel would give more than there is, and then kill the process.
@@ -147,14 +147,18 @@ TEST_F(FakeMachine, more_than_there_is_is_not_taken_even_when_asked_for) {
   put("/sys/fs/cgroup/job/memory.current", std::to_string(100 * kMiB) + "\n");
   plugin::Options options;
   options.host_memory_bytes = 4096 * kMiB;
-  const plugin::MemoryChoice choice = plugin::choose_host_memory(options, root_.path());
+  const plugin::MemoryChoice choice = plugin::choose_host_memory(options, 0, root_.path());
   EXPECT_EQ(choice.cap, 500 * kMiB / 8 * 7);
   EXPECT_NE(choice.sentence.find("4096 MiB asked for"), std::string::npos) << choice.sentence;
   EXPECT_NE(choice.sentence.find("job/memory.max"), std::string::npos) << choice.sentence;
+  // Pages of buffered files need room beside it, at most up to half.
+  EXPECT_EQ(plugin::choose_host_memory(options, 64 * kMiB, root_.path()).cap,
+            500 * kMiB / 8 * 7 - 64 * kMiB);
+  EXPECT_EQ(plugin::choose_host_memory(options, 400 * kMiB, root_.path()).cap, 250 * kMiB);
 }
 
 TEST_F(FakeMachine, that_says_nothing_is_an_error) {
-  EXPECT_THROW(plugin::choose_host_memory({}, root_.path()), Error);
+  EXPECT_THROW(plugin::choose_host_memory({}, 0, root_.path()), Error);
 }
 
 TEST(Memory, auto_takes_no_more_than_the_state_and_says_so) {

@@ -19,7 +19,7 @@ Job& job_of(void* context) { return *static_cast<Job*>(context); }
 TemporaryDirectory::TemporaryDirectory() {
   std::string pattern = ::testing::TempDir() + "/millpond-store-XXXXXX";
   if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp " + pattern);
-  path_ = pattern;
+  path_ = std::filesystem::canonical(pattern);  // as /proc shows it
 }
 
 TemporaryDirectory::~TemporaryDirectory() {
