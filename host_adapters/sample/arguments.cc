@@ -137,7 +137,9 @@ void add_streaming(CLI::App& app, Arguments& a) {
   app.add_option("--plugin", a.plugin,
                  "libmillpond.so; else MILLPOND_PLUGIN, beside this program, the installed one")
       ->group(group);
-  app.add_option("--scratch", a.scratch, "Directory for the state's live files")->group(group);
+  app.add_option("--scratch", a.scratch,
+                 "Existing directory for the state's live files; several share the load")
+      ->group(group);
   app.add_option("--moments", a.moments, "How moments are stored")
       ->capture_default_str()
       ->check(CLI::IsMember({"fp32", "bf16", "fp16", "fp8_e4m3", "fp8_e5m2"}))
@@ -160,7 +162,10 @@ void add_streaming(CLI::App& app, Arguments& a) {
 
 void add_saving(CLI::App& app, Arguments& a) {
   const char* group = "Saving and output";
-  app.add_option("--save", a.save, "Directory of saves: one folder each, the newest is kept")
+  app.add_option(
+         "--save", a.save,
+         "Directory of saves: one folder each, the newest is kept. Saves of another run may "
+         "not be in it")
       ->group(group);
   app.add_option("--save-every", a.save_every, "Steps from one save to the next; 0: the last only")
       ->capture_default_str()
@@ -170,6 +175,10 @@ void add_saving(CLI::App& app, Arguments& a) {
       ->group(group);
   app.add_flag("--weights-only", a.weights_only,
                "With --resume: parameters only; mains are widened, moments start anew")
+      ->group(group);
+  app.add_flag("--new-hyperparameters", a.new_hyperparameters,
+               "With --resume: learning rate, warm-up, betas, eps, decay and clipping may differ "
+               "from the saved run's; else that is refused")
       ->group(group);
   app.add_option("--evaluations", a.evaluations, "How often the bits per byte are measured")
       ->capture_default_str()
@@ -251,6 +260,7 @@ std::string contradiction(const Arguments& a) {
   if (!unfit.empty()) return unfit;
   if (a.save_every != 0 && a.save.empty()) return "--save-every needs --save";
   if (a.weights_only && a.resume.empty()) return "--weights-only needs --resume";
+  if (a.new_hyperparameters && a.resume.empty()) return "--new-hyperparameters needs --resume";
   for (const std::string& option : a.options) {
     const std::size_t equals = option.find('=');
     if (equals == std::string::npos || equals == 0 ||
@@ -264,8 +274,7 @@ std::string contradiction(const Arguments& a) {
 }  // namespace
 
 std::string Arguments::options_json(std::uint32_t rank) const {
-  nlohmann::json document = {
-      {"scratch", scratch.string()}, {"moments", moments}, {"log_level", log_level}};
+  nlohmann::json document = {{"scratch", scratch}, {"moments", moments}, {"log_level", log_level}};
   if (host_memory_bytes != 0) document["host_memory_bytes"] = host_memory_bytes;
   if (tile_elements != 0) document["tile_elements"] = tile_elements;
   if (block_elements != 0) document["block_elements"] = block_elements;

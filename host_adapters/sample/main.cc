@@ -14,6 +14,7 @@
 #include "host_adapters/sample/progress.h"
 #include "host_adapters/sample/ranks.h"
 #include "host_adapters/sample/report.h"
+#include "host_adapters/sample/saves.h"
 #include "host_adapters/sample/trainer.h"
 
 namespace millpond::sample {
@@ -52,6 +53,7 @@ int main(int count, char** values) {
     int exit_code = kExitOk;
     const std::optional<Arguments> arguments = parse_arguments(count, values, &exit_code);
     if (!arguments) return exit_code;
+    if (!arguments->save.empty()) prepare_saves(arguments->save, arguments->resume);
     Meeting meeting(arguments->ranks, kSlotBytes, arguments->rank_timeout_s);
     return run_ranks(
         meeting, [&](std::uint32_t rank) { return run_rank(*arguments, meeting, rank); },
