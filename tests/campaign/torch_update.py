@@ -14,20 +14,21 @@ import statistics
 import sys
 import time
 
-import millpond_structs as structs
 import torch
-from millpond_host import Plugin, check, fresh_status, str_of
+from millpond import abi
+from millpond.errors import error_of
+from millpond.plugin import Plugin, fresh_status, str_of
 
 ELEMENTS = 64 << 20
 ROUNDS = 9
-SINK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, structs.Str)
+SINK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, abi.Str)
 ENTRY = ctypes.CFUNCTYPE(
     ctypes.c_int32,
     ctypes.c_void_p,
-    structs.Str,
+    abi.Str,
     SINK,
     ctypes.c_void_p,
-    ctypes.POINTER(structs.Status),
+    ctypes.POINTER(abi.Status),
 )
 
 
@@ -35,7 +36,7 @@ class ExtProbe(ctypes.Structure):
     """probe/1, as millpond/probe.h has it."""
 
     _fields_ = [
-        ("header", structs.Header),
+        ("header", abi.Header),
         ("machine", ENTRY),
         ("directory", ENTRY),
         ("ceilings", ENTRY),
@@ -47,7 +48,7 @@ def update_seconds(entry: object, threads: int) -> float:
     answer: list[bytes] = []
 
     @SINK
-    def sink(_context: int | None, piece: structs.Str) -> None:
+    def sink(_context: int | None, piece: abi.Str) -> None:
         answer.append(ctypes.string_at(piece.ptr, piece.len))
 
     request = {
@@ -60,7 +61,8 @@ def update_seconds(entry: object, threads: int) -> float:
         "rounds": 3,
     }
     status = fresh_status()
-    check(entry(None, str_of(json.dumps(request)), sink, None, ctypes.byref(status)), status)  # type: ignore[operator]
+    if entry(None, str_of(json.dumps(request)), sink, None, ctypes.byref(status)) != 0:  # type: ignore[operator]
+        raise error_of(status)
     return float(json.loads(b"".join(answer))["update"]["update_s"])
 
 
