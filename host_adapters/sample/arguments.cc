@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "host_adapters/cli/quantity_option.h"
 #include "host_adapters/sample/gradients.h"
 #include "millpond/error.hpp"
 
@@ -27,9 +28,11 @@ constexpr const char* kFooter =
     "  millpond-sample --text book.txt --scratch /mnt/nvme/scratch --ranks 2 --device cuda "
     "--compare\n"
     "      one process a GPU, over NCCL\n"
-    "  millpond-sample --text book.txt --scratch /tmp/scratch --moments bf16 --host-memory 4MiB\n"
+    "  millpond-sample --text book.txt --scratch /tmp/scratch --moments bf16 --tier 1MiB --tile "
+    "16384\n"
     "\n"
-    "Sizes take the suffixes KiB, MiB, GiB. The digest at the end is XXH3-128 of the final bf16\n"
+    "Sizes take units: 64MiB, 1.5GB; counts: 32768, 1M. The digest at the end is XXH3-128 of the "
+    "final bf16\n"
     "parameters in the order of --json's list. Exit codes: 0 done; 1 the plugin, the text or a "
     "file\n"
     "failed; 2 wrong command line; 3 --compare or --formats found a difference.";
@@ -144,14 +147,21 @@ void add_streaming(CLI::App& app, Arguments& a) {
       ->capture_default_str()
       ->check(CLI::IsMember({"fp32", "bf16", "fp16", "fp8_e4m3", "fp8_e5m2"}))
       ->group(group);
-  app.add_option("--host-memory", a.host_memory_bytes,
-                 "Most bytes of pinned memory that the plugin may take")
-      ->transform(CLI::AsSizeValue(false))
+  cli::add_quantity(&app, "--tier,--host-memory", a.host_memory_bytes, cli::parse_bytes,
+                    "Most pinned memory that the plugin of each rank may take", "auto")
       ->group(group);
-  app.add_option("--tile-elements", a.tile_elements, "Elements that move together")->group(group);
-  app.add_option("--block-elements", a.block_elements, "Elements of a checksum")->group(group);
-  app.add_option("--bucket-elements", a.bucket_elements, "Elements of a file")->group(group);
-  app.add_option("--io-engine", a.io_engine, "auto, io_uring or threads")->group(group);
+  cli::add_quantity(&app, "--tile,--tile-elements", a.tile_elements, cli::parse_count,
+                    "Elements that move together", "derived")
+      ->group(group);
+  cli::add_quantity(&app, "--block-elements", a.block_elements, cli::parse_count,
+                    "Elements of a checksum", "derived")
+      ->group(group);
+  cli::add_quantity(&app, "--bucket,--bucket-elements", a.bucket_elements, cli::parse_count,
+                    "Elements of a file", "200M")
+      ->group(group);
+  app.add_option("--engine,--io-engine", a.io_engine, "auto, io_uring or threads")
+      ->check(CLI::IsMember({"auto", "io_uring", "threads"}))
+      ->group(group);
   app.add_option("--log-level", a.log_level, "Of the plugin; info has a line for each step")
       ->capture_default_str()
       ->check(CLI::IsMember({"error", "warning", "info", "debug"}))
@@ -189,7 +199,11 @@ void add_saving(CLI::App& app, Arguments& a) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber)
       ->group(group);
-  app.add_option("--json", a.json, "Also writes the figures to this file")->group(group);
+  app.add_option(
+         "--json", a.json,
+         "Also writes the figures to this file; -: to the standard output, the table goes to "
+         "the error stream")
+      ->group(group);
   app.add_flag("--quiet", a.quiet, "No progress")->group(group);
 }
 
