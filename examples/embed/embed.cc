@@ -2,7 +2,7 @@
 // goes on in a second runtime that loads what the first one saved. The parameters are bf16, the
 // gradients fp32.
 //
-//   embed SCRATCH [PLUGIN]
+//   embed SCRATCH [PLUGIN]      SCRATCH: an existing directory on a node-local drive
 #include <bit>
 #include <cstdint>
 #include <cstdio>
@@ -69,8 +69,8 @@ float train(mp::Store& store, Line& line, int steps) {
 }  // namespace
 
 int main(int count, char** values) try {
-  const std::filesystem::path scratch = count > 1 ? values[1] : "embed-scratch";
-  std::filesystem::create_directories(scratch);
+  if (count < 2) return std::fputs("usage: embed SCRATCH [PLUGIN]\n", stderr), 2;
+  const std::filesystem::path scratch = values[1];
   const mp::Plugin plugin = mp::Plugin::open(count > 2 ? values[2] : PLUGIN_PATH);
   std::printf("%s\n", plugin.description().c_str());
   const std::string options = "{\"scratch\": \"" + scratch.string() + "\"}";

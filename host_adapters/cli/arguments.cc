@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "host_adapters/cli/files.h"
-#include "host_adapters/cli/quantity.h"
+#include "host_adapters/cli/quantity_option.h"
 
 namespace millpond::cli {
 namespace {
@@ -71,34 +71,15 @@ constexpr const char* kDoctorFooter =
     "\n"
     "Exit codes: 0 streaming will work; 1 could not look; 2 wrong command line; 3 it will not.";
 
-using Parse = std::optional<std::uint64_t> (*)(std::string_view);
-
-// An option whose text is a number with a unit.
-CLI::Option* add_quantity(CLI::App* app, const std::string& name, std::uint64_t& value, Parse parse,
-                          const char* help, const std::string& shown) {
-  return app
-      ->add_option_function<std::string>(
-          name,
-          [&value, parse, name](const std::string& text) {
-            const auto parsed = parse(text);
-            if (!parsed) {
-              throw CLI::ValidationError(
-                  name, "\"" + text + "\" is no amount; give one like " +
-                            (parse == parse_bytes ? "8GiB or 500MB" : "600M, 1B or 1e9"));
-            }
-            value = *parsed;
-          },
-          help)
-      ->type_name(parse == parse_bytes ? "BYTES" : "COUNT")
-      ->default_str(shown);
-}
-
 void add_common(CLI::App* app, CommonArguments& a) {
   app->add_option("--plugin", a.plugin,
                   "libmillpond.so; else MILLPOND_PLUGIN, beside this program, the installed one")
       ->take_last()
       ->group("Output and plugin");
-  app->add_option("--json", a.json, "Also writes the figures to this file")
+  app->add_option(
+         "--json", a.json,
+         "Also writes the figures to this file; -: to the standard output, the table goes to "
+         "the error stream")
       ->take_last()
       ->group("Output and plugin");
   app->add_flag("--quiet", a.quiet, "No progress")->group("Output and plugin");

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "host_adapters/cli/flag_names.h"
 #include "host_adapters/cli/quantity.h"
 
 namespace millpond::cli {
@@ -106,6 +107,12 @@ void steps(const BenchResult& result, Table& table) {
   table.row("from the tier", bytes(pair.figures.bytes_from_tier),
             std::to_string(pair.figures.tiles_from_tier) + " of " +
                 std::to_string(pair.figures.tiles) + " tiles");
+  if (result.plan_figures.tile_elements != 0 &&
+      result.plan_figures.tier_tiles >= result.plan_figures.tiles) {
+    table.line("  all of the state fits in the host tier: nothing was streamed; it would be with " +
+               smaller_memory(result.state_bytes,
+                              result.plan_figures.tile_bytes / result.plan_figures.tile_elements));
+  }
   if (const auto efficiency = result.drive_efficiency()) {
     table.row("of the drive's ceiling", percent(*efficiency));
   }
@@ -155,7 +162,8 @@ std::string bench_table(const BenchArguments& arguments, const BenchResult& resu
   table.line(show_count(arguments.params) + " parameters in " + arguments.parameters +
              ", gradients in " + arguments.gradients + ", moments in " + arguments.moments +
              ": state of " + bytes(result.state_bytes));
-  table.line(std::to_string(result.plan_figures.tiles) + " tiles of " +
+  table.line(std::to_string(result.plan_figures.tiles) +
+             (result.plan_figures.tiles == 1 ? " tile of " : " tiles of ") +
              bytes(result.plan_figures.tile_bytes) + "; tier of " + bytes(runtime.host_bytes) +
              " keeps " + std::to_string(result.plan_figures.tier_tiles) + " of them, ring of " +
              std::to_string(runtime.ring_places));

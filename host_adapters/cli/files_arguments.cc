@@ -19,7 +19,8 @@ CLI::App* add(CLI::App* app, Arguments& arguments, const char* name, const char*
   command->add_option(
       "--plugin", a.plugin,
       "libmillpond.so; else MILLPOND_PLUGIN, beside this program, the installed one");
-  command->add_option("--json", a.json, "Also writes the answer to this file");
+  command->add_option("--json", a.json,
+                      "Also writes the answer to this file; -: to the standard output");
   command->add_flag("--quiet", a.quiet, "No progress");
   command->callback([&arguments, name] {
     arguments.command = Arguments::Command::kFiles;

@@ -1,7 +1,6 @@
 // millpond: see --help.
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <optional>
 #include <string>
 
@@ -10,41 +9,38 @@
 #include "host_adapters/cli/bench_report.h"
 #include "host_adapters/cli/doctor.h"
 #include "host_adapters/cli/files.h"
+#include "host_adapters/cli/flag_names.h"
+#include "host_adapters/cli/output_file.h"
 #include "host_adapters/cli/progress.h"
-#include "millpond/error.hpp"
 
 namespace millpond::cli {
 namespace {
 
-void print(const std::string& table, const std::string& json,
-           const std::filesystem::path& json_path) {
-  std::fputs(table.c_str(), stdout);
-  std::fflush(stdout);
-  if (json_path.empty()) return;
-  std::ofstream file(json_path, std::ios::trunc);
-  file << json;
-  file.close();
-  if (file) return;
-  throw Error(MILLPOND_E_IO, "write", "the file could not be written")
-      .path(json_path.string())
-      .field("--json")
-      .remedy("Name a file in a directory that exists and has space");
+void print(const std::string& table, const std::string& json, OutputFile& file) {
+  std::FILE* const stream = file.is_standard_output() ? stderr : stdout;
+  std::fputs(table.c_str(), stream);
+  std::fflush(stream);
+  file.write(json);
 }
 
 int run(const Arguments& arguments, Progress& progress) {
+  // Only the command that was given has one.
+  const auto& path = !arguments.doctor.json.empty()  ? arguments.doctor.json
+                     : !arguments.files.json.empty() ? arguments.files.json
+                                                     : arguments.bench.json;
+  OutputFile file(path, "--json");
   if (arguments.command == Arguments::Command::kDoctor) {
     const Diagnosis diagnosis = run_doctor(arguments.doctor, progress);
-    print(diagnosis.table, diagnosis.json, arguments.doctor.json);
+    print(diagnosis.table, diagnosis.json, file);
     return diagnosis.will_work ? kExitOk : kExitUnsuitable;
   }
   if (arguments.command == Arguments::Command::kFiles) {
     const FilesAnswer answer = run_files(arguments.files, progress);
-    print(answer.table, answer.json, arguments.files.json);
+    print(answer.table, answer.json, file);
     return answer.equal ? kExitOk : kExitDiffers;
   }
   const BenchResult result = run_bench(arguments.bench, progress);
-  print(bench_table(arguments.bench, result), bench_json(arguments.bench, result),
-        arguments.bench.json);
+  print(bench_table(arguments.bench, result), bench_json(arguments.bench, result), file);
   return kExitOk;
 }
 
@@ -62,8 +58,8 @@ int main(int count, char** values) {
     try {
       return run(*arguments, progress);
     } catch (const std::exception& error) {
-      progress.error(std::string("millpond: ") + error.what());
-      return kExitFailed;
+      progress.error("millpond: " + with_flag_names(error.what()));
+      return exit_code_of(error);
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "millpond: %s\n", error.what());

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "host_adapters/cli/quantity_option.h"
 #include "host_adapters/sample/gradients.h"
 #include "millpond/error.hpp"
 
@@ -27,9 +28,11 @@ constexpr const char* kFooter =
     "  millpond-sample --text book.txt --scratch /mnt/nvme/scratch --ranks 2 --device cuda "
     "--compare\n"
     "      one process a GPU, over NCCL\n"
-    "  millpond-sample --text book.txt --scratch /tmp/scratch --moments bf16 --host-memory 4MiB\n"
+    "  millpond-sample --text book.txt --scratch /tmp/scratch --moments bf16 --tier 1MiB --tile "
+    "16384\n"
     "\n"
-    "Sizes take the suffixes KiB, MiB, GiB. The digest at the end is XXH3-128 of the final bf16\n"
+    "Sizes take units: 64MiB, 1.5GB; counts: 32768, 1M. The digest at the end is XXH3-128 of the "
+    "final bf16\n"
     "parameters in the order of --json's list. Exit codes: 0 done; 1 the plugin, the text or a "
     "file\n"
     "failed; 2 wrong command line; 3 --compare or --formats found a difference.";
@@ -137,19 +140,28 @@ void add_streaming(CLI::App& app, Arguments& a) {
   app.add_option("--plugin", a.plugin,
                  "libmillpond.so; else MILLPOND_PLUGIN, beside this program, the installed one")
       ->group(group);
-  app.add_option("--scratch", a.scratch, "Directory for the state's live files")->group(group);
+  app.add_option("--scratch", a.scratch,
+                 "Existing directory for the state's live files; several share the load")
+      ->group(group);
   app.add_option("--moments", a.moments, "How moments are stored")
       ->capture_default_str()
       ->check(CLI::IsMember({"fp32", "bf16", "fp16", "fp8_e4m3", "fp8_e5m2"}))
       ->group(group);
-  app.add_option("--host-memory", a.host_memory_bytes,
-                 "Most bytes of pinned memory that the plugin may take")
-      ->transform(CLI::AsSizeValue(false))
+  cli::add_quantity(&app, "--tier,--host-memory", a.host_memory_bytes, cli::parse_bytes,
+                    "Most pinned memory that the plugin of each rank may take", "auto")
       ->group(group);
-  app.add_option("--tile-elements", a.tile_elements, "Elements that move together")->group(group);
-  app.add_option("--block-elements", a.block_elements, "Elements of a checksum")->group(group);
-  app.add_option("--bucket-elements", a.bucket_elements, "Elements of a file")->group(group);
-  app.add_option("--io-engine", a.io_engine, "auto, io_uring or threads")->group(group);
+  cli::add_quantity(&app, "--tile,--tile-elements", a.tile_elements, cli::parse_count,
+                    "Elements that move together", "derived")
+      ->group(group);
+  cli::add_quantity(&app, "--block-elements", a.block_elements, cli::parse_count,
+                    "Elements of a checksum", "derived")
+      ->group(group);
+  cli::add_quantity(&app, "--bucket,--bucket-elements", a.bucket_elements, cli::parse_count,
+                    "Elements of a file", "200M")
+      ->group(group);
+  app.add_option("--engine,--io-engine", a.io_engine, "auto, io_uring or threads")
+      ->check(CLI::IsMember({"auto", "io_uring", "threads"}))
+      ->group(group);
   app.add_option("--log-level", a.log_level, "Of the plugin; info has a line for each step")
       ->capture_default_str()
       ->check(CLI::IsMember({"error", "warning", "info", "debug"}))
@@ -160,7 +172,10 @@ void add_streaming(CLI::App& app, Arguments& a) {
 
 void add_saving(CLI::App& app, Arguments& a) {
   const char* group = "Saving and output";
-  app.add_option("--save", a.save, "Directory of saves: one folder each, the newest is kept")
+  app.add_option(
+         "--save", a.save,
+         "Directory of saves: one folder each, the newest is kept. Saves of another run may "
+         "not be in it")
       ->group(group);
   app.add_option("--save-every", a.save_every, "Steps from one save to the next; 0: the last only")
       ->capture_default_str()
@@ -171,6 +186,10 @@ void add_saving(CLI::App& app, Arguments& a) {
   app.add_flag("--weights-only", a.weights_only,
                "With --resume: parameters only; mains are widened, moments start anew")
       ->group(group);
+  app.add_flag("--new-hyperparameters", a.new_hyperparameters,
+               "With --resume: learning rate, warm-up, betas, eps, decay and clipping may differ "
+               "from the saved run's; else that is refused")
+      ->group(group);
   app.add_option("--evaluations", a.evaluations, "How often the bits per byte are measured")
       ->capture_default_str()
       ->check(CLI::PositiveNumber)
@@ -180,7 +199,11 @@ void add_saving(CLI::App& app, Arguments& a) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber)
       ->group(group);
-  app.add_option("--json", a.json, "Also writes the figures to this file")->group(group);
+  app.add_option(
+         "--json", a.json,
+         "Also writes the figures to this file; -: to the standard output, the table goes to "
+         "the error stream")
+      ->group(group);
   app.add_flag("--quiet", a.quiet, "No progress")->group(group);
 }
 
@@ -251,6 +274,7 @@ std::string contradiction(const Arguments& a) {
   if (!unfit.empty()) return unfit;
   if (a.save_every != 0 && a.save.empty()) return "--save-every needs --save";
   if (a.weights_only && a.resume.empty()) return "--weights-only needs --resume";
+  if (a.new_hyperparameters && a.resume.empty()) return "--new-hyperparameters needs --resume";
   for (const std::string& option : a.options) {
     const std::size_t equals = option.find('=');
     if (equals == std::string::npos || equals == 0 ||
@@ -264,8 +288,7 @@ std::string contradiction(const Arguments& a) {
 }  // namespace
 
 std::string Arguments::options_json(std::uint32_t rank) const {
-  nlohmann::json document = {
-      {"scratch", scratch.string()}, {"moments", moments}, {"log_level", log_level}};
+  nlohmann::json document = {{"scratch", scratch}, {"moments", moments}, {"log_level", log_level}};
   if (host_memory_bytes != 0) document["host_memory_bytes"] = host_memory_bytes;
   if (tile_elements != 0) document["tile_elements"] = tile_elements;
   if (block_elements != 0) document["block_elements"] = block_elements;

@@ -32,7 +32,7 @@ struct Arguments {
   std::uint64_t compare_every = 1;
 
   std::filesystem::path plugin;
-  std::filesystem::path scratch;
+  std::vector<std::string> scratch;
   std::string moments = "fp32";
   std::uint64_t host_memory_bytes = 0;  // 0: the plugin's choice; so the three below
   std::uint64_t tile_elements = 0;
@@ -46,6 +46,7 @@ struct Arguments {
   std::uint64_t save_every = 0;
   std::filesystem::path resume;
   bool weights_only = false;
+  bool new_hyperparameters = false;
 
   std::uint32_t ranks = 1;
   std::uint64_t micro_batches = 4;

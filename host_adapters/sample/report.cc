@@ -1,11 +1,14 @@
 #include "host_adapters/sample/report.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
+
+#include "host_adapters/cli/flag_names.h"
 
 namespace millpond::sample {
 namespace {
@@ -83,6 +86,17 @@ void stages(std::string& out, const RunResult& result) {
   }
 }
 
+// Of the streamed side, in the last step that was taken.
+bool nothing_moved(const RunResult& result) {
+  if (result.names.back() != "streamed" ||
+      result.costs.back().last.figures.outcome != MILLPOND_STEP_DONE) {
+    return false;
+  }
+  return std::ranges::all_of(result.ranks, [](const RankFigures& rank) {
+    return rank.bytes_read == 0 && rank.bytes_written == 0;
+  });
+}
+
 }  // namespace
 
 std::string table(const Arguments& arguments, const RunResult& result) {
@@ -115,6 +129,10 @@ std::string table(const Arguments& arguments, const RunResult& result) {
   }
   each("read, last step", [](const Costs& c) { return bytes(c.last.bytes_read); });
   each("written, last step", [](const Costs& c) { return bytes(c.last.bytes_written); });
+  if (nothing_moved(result)) {
+    out += "all of the state fits in the host tier: nothing was streamed; it would be with " +
+           cli::smaller_memory(result.ranks[0].resident_bytes, 3 * sizeof(float)) + "\n";
+  }
   if (!result.ranks.empty() && result.ranks[0].device_bytes != 0) {
     row(out, "device memory in use, whole GPU", {bytes(result.ranks[0].device_bytes)});
     row(out, "  of it parameters and gradients", {bytes(result.model_device_bytes)});

@@ -26,7 +26,6 @@ std::string shape_text(const Shape& shape) {
 std::unique_ptr<Optimizer> make_optimizer(const Arguments& arguments, bool streamed, Model& model,
                                           const Place& place, Progress& progress) {
   if (!streamed) return place.make_resident(model, arguments.hyper);
-  std::filesystem::create_directories(arguments.scratch);
   return std::make_unique<StreamedAdam>(client::Plugin::open(arguments.plugin), model,
                                         place.ranks(), arguments.hyper,
                                         arguments.options_json(place.rank()),
@@ -100,15 +99,23 @@ RunResult train(const Arguments& arguments, const Place& place, Progress& progre
                              text.fingerprint(),
                              arguments.seed,
                              arguments.batch,
-                             arguments.micro_batches};
+                             arguments.micro_batches,
+                             arguments.hyper,
+                             arguments.steps};
 
   RunResult result;
   if (!arguments.resume.empty()) {
     result.first_step =
-        1 + load_save(arguments.resume, identity, *sides.front().optimizer,
-                      [&progress](const std::string& note) { progress.line(note, true); });
+        1 + load_save(arguments.resume, identity,
+                      arguments.new_hyperparameters || arguments.weights_only,
+                      *sides.front().optimizer,
+                      [&progress](const std::string& note) { progress.milestone(note); });
     share_values(model, ranks);
     progress.milestone("resumed after step " + std::to_string(result.first_step - 1));
+    if (result.first_step > arguments.last_step()) {
+      progress.milestone("nothing left to do: this run ends with step " +
+                         std::to_string(arguments.last_step()) + " (--steps, --stop-after)");
+    }
     if (arguments.weights_only) {
       // The old optimizer goes first: its scratch space and memory may be all there is.
       Side& side = sides.front();
@@ -186,6 +193,9 @@ RunResult train(const Arguments& arguments, const Place& place, Progress& progre
       write_save(arguments.save, step, identity, *sides.front().optimizer, ranks);
       progress.milestone("saved step " + std::to_string(step));
     }
+  }
+  if (result.evaluations.empty()) {
+    result.evaluations.push_back({result.first_step - 1, evaluate(model, text, places, ranks)});
   }
   for (std::size_t s = 0; s < sides.size(); ++s) {
     result.costs[s].resident_bytes = sides[s].optimizer->resident_bytes();

@@ -8,11 +8,11 @@ rounds=${ROUNDS:-60}
 seed=${SEED:-$(date +%s)}
 RANDOM=$seed
 echo "SEED=$seed"
-sample=$BUILD/host_adapters/sample/millpond-sample
+sample=$BUILD/bin/millpond-sample
 text=$SCRATCH/text
 cat ./*.md plugin/*/*.cc >"$text"
 mkdir "$SCRATCH/live" "$SCRATCH/saves"
-train=("$sample" --text "$text" --scratch "$SCRATCH/live" --plugin "$BUILD/plugin/exports/libmillpond.so" --quiet
+train=("$sample" --text "$text" --scratch "$SCRATCH/live" --plugin "$BUILD/lib/libmillpond.so" --quiet
   --hidden 512 --batch 32 --host-memory 4MiB --tile-elements 8192 --steps 300 --evaluations 1 --evaluation-bytes 512)
 digest() { sed -n 's/.*XXH3-128 \([0-9a-f]*\).*/\1/p' "$1"; }
 
@@ -23,7 +23,7 @@ want=$(digest "$SCRATCH/undisturbed")
 killed=0 stopped=0 restarts=0
 while :; do
   resume=()
-  if compgen -G "$SCRATCH/saves/*/COMMIT.json" >/dev/null || compgen -G "$SCRATCH/saves/*/*/COMMIT.json" >/dev/null; then
+  if compgen -G "$SCRATCH/saves/step_*/optimizer/*/COMMIT.json" >/dev/null; then
     resume=(--resume "$SCRATCH/saves")
   fi
   "${train[@]}" --save "$SCRATCH/saves" --save-every 5 "${resume[@]}" >"$SCRATCH/log" 2>&1 &

@@ -135,14 +135,18 @@ TEST_F(Program, wrong_command_lines_end_with_2) {
 TEST_F(Program, failures_end_with_1_and_say_what_to_do) {
   EXPECT_EQ(bench({"--plugin", "/nowhere.so"}), 1);
   EXPECT_NE(error().find("/nowhere.so"), std::string::npos) << error();
-  EXPECT_EQ(bench({"--option", "tile_element=4096"}), 1);
+  EXPECT_EQ(bench({"--option", "tile_element=4096"}), 2) << "a wrong command line";
   EXPECT_NE(error().find("did you mean \"tile_elements\""), std::string::npos) << error();
   EXPECT_EQ(bench({"--params", "1M", "--scratch", "/nonexistent/scratch"}), 1);
   EXPECT_NE(error().find("/nonexistent/scratch"), std::string::npos) << error();
   EXPECT_EQ(bench({"--params", "1000B"}), 1);
   EXPECT_NE(error().find("fewer --params"), std::string::npos) << error();
-  EXPECT_EQ(bench({"--params", "1M", "--json", "/nonexistent/figures.json"}), 1);
+  EXPECT_EQ(bench({"--params", "1M", "--json", "/nonexistent/figures.json", "--warmup", "100"}), 1)
+      << "before the first step";
   EXPECT_NE(error().find("/nonexistent/figures.json"), std::string::npos) << error();
+  EXPECT_NE(error().find("errno 2"), std::string::npos) << error();
+  EXPECT_EQ(bench({"--params", "4M", "--tier", "1MiB"}), 1);
+  EXPECT_NE(error().find("host_memory_bytes is --tier"), std::string::npos) << error();
   EXPECT_TRUE(fs::is_empty(scratch()));
 }
 
@@ -207,6 +211,9 @@ TEST_F(Program, bench_with_all_in_the_tier_moves_nothing) {
   EXPECT_EQ(f["bytes_per_step_read"], 0u);
   EXPECT_EQ(f["bytes_per_step_written"], 0u);
   EXPECT_EQ(f["tier_tiles"], 64u);
+  EXPECT_NE(out().find("nothing was streamed; it would be with --tier 16MiB --tile 262144"),
+            std::string::npos)
+      << out();
   EXPECT_EQ(f["bound_by"], "update");
   EXPECT_TRUE(f["drive_efficiency"].is_null());
   EXPECT_TRUE(f["serial_step_s"].is_null());
@@ -235,6 +242,14 @@ TEST_F(Program, bench_takes_formats_engines_and_directories) {
       << error();
   EXPECT_EQ(figures()["state_bytes"], 2000000u);
   EXPECT_NE(error().find("serial store"), std::string::npos) << error();
+}
+
+TEST_F(Program, figures_may_go_to_the_standard_output_alone) {
+  ASSERT_EQ(bench(work_with({"--tier", "40MiB", "--serial-steps", "0", "--json", "-"})), 0)
+      << error();
+  EXPECT_EQ(Json::parse(out())["params"], 4194304u);
+  EXPECT_NE(error().find("The plugin's step"), std::string::npos) << error();
+  EXPECT_EQ(error().find("nothing was streamed"), std::string::npos) << error();
 }
 
 TEST_F(Program, doctor_says_yes_with_a_verdict_for_each) {

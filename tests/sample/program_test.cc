@@ -46,7 +46,7 @@ TEST_F(Program, failures_end_with_1_and_say_why) {
                  "/nowhere.so"}),
             1);
   EXPECT_NE(contents(log()).find("/nowhere.so"), std::string::npos);
-  EXPECT_EQ(run(training({"--option", "tile_element=4096"})), 1);
+  EXPECT_EQ(run(training({"--option", "tile_element=4096"})), 2);
   EXPECT_NE(contents(log()).find("tile_elements"), std::string::npos) << contents(log());
 }
 
@@ -93,6 +93,53 @@ TEST_F(Program, B25_killed_in_the_middle_it_resumes_to_the_same_bytes) {
   ASSERT_EQ(run(training(resuming)), 0) << contents(log());
   EXPECT_NE(contents(log()).find("resumed after step"), std::string::npos);
   EXPECT_EQ(digest_in_log(), uninterrupted);
+}
+
+TEST_F(Program, saves_of_two_runs_never_meet_in_one_directory) {
+  const fs::path saves = directory_.path() / "saves";
+  const std::vector<std::string> first = {"--steps", "6", "--quiet", "--save", saves};
+  ASSERT_EQ(run(training(first)), 0) << contents(log());
+  const std::string finished = digest_in_log();
+  EXPECT_EQ(run(training({"--steps", "6", "--lr", "1e-3", "--quiet", "--save", saves})), 1);
+  for (const char* words : {"step_00000006", "--resume", "another run"}) {
+    EXPECT_NE(contents(log()).find(words), std::string::npos) << contents(log());
+  }
+  EXPECT_EQ(run(training({"--steps", "6", "--lr", "1e-3", "--quiet", "--resume", saves})), 1);
+  EXPECT_NE(contents(log()).find("--new-hyperparameters"), std::string::npos) << contents(log());
+  EXPECT_EQ(run(training({"--steps", "6", "--quiet", "--resume", saves / "step_00000006"})), 1);
+  EXPECT_NE(contents(log()).find("name the directory above"), std::string::npos) << contents(log());
+
+  std::vector<std::string> again = first;
+  again.insert(again.end(), {"--resume", saves / "."});
+  ASSERT_EQ(run(training(again)), 0) << contents(log());
+  EXPECT_NE(contents(log()).find("nothing left to do"), std::string::npos) << contents(log());
+  EXPECT_EQ(digest_in_log(), finished);
+}
+
+TEST_F(Program, says_when_nothing_was_streamed_and_what_would_stream) {
+  ASSERT_EQ(run(training({"--steps", "2", "--quiet", "--json", "-"})), 0) << contents(log());
+  const std::string told = contents(log()), words = "it would be with ";
+  EXPECT_NE(told.find("\n  \"digest\": "), std::string::npos) << told;
+  ASSERT_NE(told.find("nothing was streamed; " + words), std::string::npos) << told;
+  const std::string advice = told.substr(told.find(words) + words.size());
+  const std::size_t tile = advice.find(" --tile ");
+  ASSERT_EQ(advice.rfind("--tier ", 0), 0U) << advice;
+  ASSERT_EQ(run(training({"--steps", "2", "--quiet", "--tier", advice.substr(7, tile - 7), "--tile",
+                          advice.substr(tile + 8, advice.find('\n') - tile - 8)})),
+            0)
+      << contents(log());
+  EXPECT_EQ(contents(log()).find("nothing was streamed"), std::string::npos) << contents(log());
+}
+
+TEST_F(Program, directories_that_cannot_be_used_are_named_before_the_first_step) {
+  EXPECT_EQ(run(training({"--steps", "2", "--scratch", directory_.path() / "unmounted"})), 1);
+  EXPECT_NE(contents(log()).find("unmounted"), std::string::npos) << contents(log());
+  EXPECT_FALSE(fs::exists(directory_.path() / "unmounted"));
+  EXPECT_EQ(run(training({"--steps", "1000000", "--json", directory_.path() / "no" / "file"})), 1);
+  EXPECT_NE(contents(log()).find("--json"), std::string::npos) << contents(log());
+  EXPECT_EQ(run(training({"--steps", "1000000", "--json", directory_.path()})), 1);
+  EXPECT_EQ(run(training({"--steps", "2", "--save", directory_.text() / "saves"})), 1);
+  EXPECT_NE(contents(log()).find("errno"), std::string::npos) << contents(log());
 }
 
 }  // namespace

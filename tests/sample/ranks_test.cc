@@ -101,6 +101,23 @@ TEST_F(RanksProgram, B25_one_rank_killed_ends_all_and_the_save_resumes_to_the_sa
   EXPECT_EQ(digest_in_log(), uninterrupted);
 }
 
+TEST_F(RanksProgram, any_number_of_ranks_resumes_what_two_have_saved) {
+  const auto on = [this](const char* count, std::vector<std::string> more) {
+    more.insert(more.begin(), {"--ranks", count, "--threads", "1", "--tile-elements", "4096",
+                               "--block-elements", "4096", "--quiet", "--steps", "12"});
+    return training(more);
+  };
+  ASSERT_EQ(run(on("2", {})), 0) << contents(log());
+  const std::string uninterrupted = digest_in_log();
+  ASSERT_EQ(run(on("2", {"--save", saves(), "--stop-after", "7"})), 0) << contents(log());
+  EXPECT_NE(digest_in_log(), uninterrupted);
+  for (const char* count : {"1", "2", "4"}) {
+    ASSERT_EQ(run(on(count, {"--resume", saves()})), 0) << contents(log());
+    EXPECT_NE(contents(log()).find("resumed after step 7\n"), std::string::npos);
+    EXPECT_EQ(digest_in_log(), uninterrupted) << count;
+  }
+}
+
 TEST_F(RanksProgram, one_that_stops_ends_the_others_after_the_timeout) {
   const pid_t family = start(ranks(
       "3", {"--steps", "100000", "--rank-timeout", "1", "--save", saves(), "--save-every", "2"}));

@@ -80,6 +80,17 @@ class Saved : public testing::Test {
     }
     return MILLPOND_OK;
   }
+  // Rewrites the description of step 4, and returns it.
+  static std::string change_step(const fs::path& file, const std::string& to) {
+    std::string text;
+    {
+      std::ifstream in(file);
+      text.assign(std::istreambuf_iterator<char>(in), {});
+    }
+    text.replace(text.find("\"step\": 4"), 9, to);
+    std::ofstream(file) << text;
+    return text;
+  }
   TestDirectory directory_;
   Arguments a_;
 };
@@ -106,19 +117,54 @@ TEST_F(Saved, another_run_is_refused_by_name) {
   EXPECT_EQ(resuming(), MILLPOND_OK);
 }
 
+TEST_F(Saved, other_hyperparameters_are_refused_unless_they_are_meant) {
+  const Hyperparameters saved = a_.hyper;
+  for (const auto change :
+       {+[](Hyperparameters& h) { h.lr *= 2; }, +[](Hyperparameters& h) { h.warmup += 1; },
+        +[](Hyperparameters& h) { h.weight_decay = 0; },
+        +[](Hyperparameters& h) { h.beta2 = 0.95; }, +[](Hyperparameters& h) { h.clip = 0; }}) {
+    a_.hyper = saved;
+    change(a_.hyper);
+    a_.new_hyperparameters = false;
+    EXPECT_EQ(resuming(), MILLPOND_E_MISMATCH);
+    a_.new_hyperparameters = true;
+    EXPECT_EQ(resuming(), MILLPOND_OK);
+  }
+}
+
+TEST_F(Saved, more_steps_may_follow) {
+  a_.steps = 14;
+  EXPECT_EQ(run(a_).first_step, 5U);
+}
+
 TEST_F(Saved, unfinished_newer_save_is_passed_over) {
   // What a run leaves that is killed between sample.json and the optimizer's commit.
   const fs::path newer = a_.resume / "step_00000009";
   fs::create_directories(newer);
-  std::string text;
-  {
-    std::ifstream in(a_.resume / "step_00000004" / "sample.json");
-    text.assign(std::istreambuf_iterator<char>(in), {});
-  }
-  text.replace(text.find("\"step\": 4"), 9, "\"step\": 9");
-  std::ofstream(newer / "sample.json") << text;
+  fs::copy(a_.resume / "step_00000004" / "sample.json", newer);
+  change_step(newer / "sample.json", "\"step\": 9");
   const RunResult result = run(a_);
   EXPECT_EQ(result.first_step, 5U);
+}
+
+TEST_F(Saved, lost_file_is_no_reason_to_go_on_from_an_older_save) {
+  const fs::path older = a_.resume / "step_00000003", newer = a_.resume / "step_00000004";
+  fs::copy(newer, older, fs::copy_options::recursive);
+  const std::string described = change_step(older / "sample.json", "\"step\": 3");
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(newer)) {
+    if (entry.path().extension() != ".bin") continue;
+    fs::remove(entry.path());
+    break;
+  }
+  const std::int32_t code = resuming();
+  EXPECT_TRUE(code == MILLPOND_E_MISSING || code == MILLPOND_E_CORRUPT) << code;
+  fs::remove_all(newer);
+  EXPECT_EQ(run(a_).first_step, 4U) << described;
+}
+
+TEST_F(Saved, committed_save_without_its_description_is_refused) {
+  fs::remove(a_.resume / "step_00000004" / "sample.json");
+  EXPECT_EQ(resuming(), MILLPOND_E_MISSING);
 }
 
 TEST_F(Saved, damage_is_no_reason_to_go_on_from_an_older_save) {
@@ -141,6 +187,7 @@ TEST_F(Saved, directory_without_a_save_is_refused) {
 TEST_F(Saved, B34_learning_rate_of_the_resuming_run_counts) {
   const std::string same = run(a_).digest;
   a_.hyper.lr *= 0.5;
+  a_.new_hyperparameters = true;
   EXPECT_NE(run(a_).digest, same);
 }
 

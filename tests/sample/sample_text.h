@@ -20,6 +20,7 @@ class TestDirectory {
     std::string name = (std::filesystem::temp_directory_path() / "millpond_sample_XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
     path_ = name;
+    std::filesystem::create_directory(scratch());
     std::ofstream file(text());
     file << sentences(40'000);
   }

@@ -15,7 +15,7 @@ inline Arguments small_run(const TestDirectory& directory, Mode mode) {
   Arguments a;
   a.mode = mode;
   a.text = directory.text();
-  a.scratch = directory.scratch();
+  a.scratch = {directory.scratch()};
   a.plugin = MILLPOND_TEST_PLUGIN;
   a.shape = {4, 16, 96, 2};
   a.batch = 32;

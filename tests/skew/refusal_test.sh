@@ -17,7 +17,7 @@ MILLPOND_SKEW_SEND=$what "$host" --quiet --text "$directory/text" --scratch "$di
   --hidden 64 --embedding 16 --context 4 --batch 32 --steps 3 ${option:+--option "$option"} > "$directory/out" 2>&1
 code=$?
 cat "$directory/out"
-[ "$code" -eq 1 ] || { echo "exit code $code, wanted 1: it was not refused" >&2; exit 1; }
+[ "$code" -eq 1 ] || [ "$code" -eq 2 ] || { echo "exit code $code, wanted 1, or 2 for an option: it was not refused" >&2; exit 1; }
 for text in "$@"; do
   grep -qF "$text" "$directory/out" || { echo "the refusal does not say: $text" >&2; exit 1; }
 done

@@ -36,7 +36,7 @@ TEST(Drive, R04_a_flipped_bit_on_the_drive_is_named_and_poisons_the_store) {
                "suspend");
     require_ok(phases().resume(job.runtime, &status), status, "resume");
     int flipped = 0;
-    for (const auto& entry : std::filesystem::directoryiterator("/proc/self/fd")) {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
       const std::string target = std::filesystem::read_symlink(entry.path());
       if (target.find(directory.path()) == std::string::npos) continue;
       const int file = open(entry.path().c_str(), O_RDWR | O_CLOEXEC);

@@ -13,6 +13,7 @@ from processes import main
 from ranks_worker import build, grads_by_step, scratch_of, shard
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
+    get_model_state_dict,
     set_optimizer_state_dict,
 )
 from twins import differing
@@ -155,5 +156,33 @@ def pair(folder: Path) -> None:
             resumed.close()
 
 
+def write_pair(folder: Path) -> None:
+    model, optimizer = setup(folder, torch.bfloat16, 2)
+    train(model, optimizer, range(3), torch.bfloat16)
+    millpond.torch.save(folder / "resharded", model, optimizer)
+    whole = {n: p.full_tensor() for n, p in get_model_state_dict(model).items()}
+    plain = optimizer.plain_state_dict()["state"]
+    moments = {
+        i: {k: v.full_tensor() for k, v in s.items() if k != "step"} for i, s in plain.items()
+    }
+    if dist.get_rank() == 0:
+        torch.save((whole, moments), folder / "whole.pt")
+
+
+def read_pair(folder: Path) -> None:
+    """On another number of ranks."""
+    model, optimizer = setup(folder, torch.bfloat16, 6)
+    millpond.torch.load(folder / "resharded", model, optimizer)
+    whole, moments = torch.load(folder / "whole.pt")
+    for name, value in get_model_state_dict(model).items():
+        assert torch.equal(value.full_tensor(), whole[name]), name
+    plain = optimizer.plain_state_dict()["state"]
+    for i, state in moments.items():
+        assert int(plain[i]["step"]) == 3
+        for name, value in state.items():
+            assert torch.equal(plain[i][name].full_tensor(), value), (i, name)
+    train(model, optimizer, range(3, 4), torch.bfloat16)
+
+
 if __name__ == "__main__":
-    main({f.__name__: f for f in (forms, pair)})
+    main({f.__name__: f for f in (forms, pair, write_pair, read_pair)})

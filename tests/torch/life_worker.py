@@ -12,6 +12,7 @@ from typing import Any
 import millpond
 import millpond.torch
 import torch
+from processes import dump_when_late
 
 
 def optimizer_of(scratch: str, elements: int = 400_000, **options: Any) -> tuple[Any, Any]:
@@ -149,4 +150,5 @@ def raises(scratch: str) -> None:
 
 
 if __name__ == "__main__":
+    dump_when_late()
     globals()[sys.argv[1]](sys.argv[2])

@@ -2,51 +2,83 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
-LIMIT_S = 240
+LIMIT_S = 200
 
 
-def run_ranks(worker: str, case: str, ranks: int, folder: Path, *arguments: Any) -> None:
-    """worker: a file beside this one; its `case` is called as case(folder, *arguments) in every
-    process. The whole process group is killed when one does not end in time."""
-    rendezvous = folder / f"rendezvous_{case}_{ranks}_{os.urandom(4).hex()}"
+def run_limited(commands: list[list[str]], environments: list[dict[str, str]]) -> list[Any]:
+    """Runs all at once, each as the leader of a session; returns CompletedProcesses with stdout and
+    stderr in one. What does not end within LIMIT_S seconds is killed with its children, and its
+    last words are where its threads stood (`dump_when_late`)."""
     processes = [
         subprocess.Popen(
-            [sys.executable, str(Path(__file__).parent / worker), case, str(folder)]
-            + [str(a) for a in arguments],
-            env=os.environ
-            | {
-                "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank),
-                "LOCAL_WORLD_SIZE": str(ranks), "RENDEZVOUS": str(rendezvous),
-                "OMP_NUM_THREADS": "1",
-            },
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+            command, env=os.environ | environment, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, start_new_session=True,
         )
-        for rank in range(ranks)
+        for command, environment in zip(commands, environments, strict=True)
     ]  # fmt: skip
+    end = time.monotonic() + LIMIT_S
     outputs = []
     try:
         for process in processes:
-            outputs.append(process.communicate(timeout=LIMIT_S)[0])
+            try:
+                outputs.append(process.communicate(timeout=max(end - time.monotonic(), 0.1))[0])
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                outputs.append(process.communicate()[0] + f"\nkilled after {LIMIT_S} s")
     finally:
         for process in processes:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-    for rank, (process, output) in enumerate(zip(processes, outputs, strict=True)):
-        assert process.returncode == 0, f"rank {rank} of {case}:\n{output[-4000:]}"
+    return [
+        subprocess.CompletedProcess(process.args, process.returncode, output)
+        for process, output in zip(processes, outputs, strict=True)
+    ]
+
+
+def dump_when_late() -> None:
+    """A worker's first call."""
+    faulthandler.dump_traceback_later(LIMIT_S - 10, exit=False)
+
+
+def run_ranks(worker: str, case: str, ranks: int, folder: Path, *arguments: Any) -> None:
+    """worker: a file beside this one; its `case` is called as case(folder, *arguments) in every
+    process."""
+    rendezvous = folder / f"rendezvous_{case}_{ranks}_{os.urandom(4).hex()}"
+    command = [sys.executable, str(Path(__file__).parent / worker), case, str(folder)]
+    done = run_limited(
+        [command + [str(a) for a in arguments]] * ranks,
+        [
+            {
+                "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank),
+                "LOCAL_WORLD_SIZE": str(ranks), "RENDEZVOUS": str(rendezvous),
+                "OMP_NUM_THREADS": "1",
+            }
+            for rank in range(ranks)
+        ],
+    )  # fmt: skip
+    said = "\n".join(
+        f"rank {rank} of {case}: {one.returncode}\n{one.stdout[-4000:]}"
+        for rank, one in enumerate(done)
+        if one.returncode != 0
+    )
+    assert not said, said
 
 
 def main(cases: dict[str, Any]) -> None:
     """The worker's end."""
     import torch.distributed as dist
 
+    dump_when_late()
     dist.init_process_group(
         "gloo",
         init_method=f"file://{os.environ['RENDEZVOUS']}",

@@ -73,3 +73,10 @@ def test_plain_moments_in_every_form(tmp_path) -> None:
 @needs_fsdp2
 def test_a_pair_resumes_on_two_ranks(tmp_path) -> None:
     run_ranks("checkpoint_worker.py", "pair", 2, tmp_path)
+
+
+@needs_fsdp2
+def test_a_pair_of_two_ranks_on_one_and_four(tmp_path) -> None:
+    run_ranks("checkpoint_worker.py", "write_pair", 2, tmp_path)
+    for ranks in (1, 4):
+        run_ranks("checkpoint_worker.py", "read_pair", ranks, tmp_path)

@@ -12,26 +12,25 @@ import millpond
 import millpond.torch
 import pytest
 import torch
+from processes import run_limited
 from twins import differing
 
 
 def run(case: str, scratch: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "life_worker.py"), case, str(scratch)],
-        capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
+    worker = str(Path(__file__).parent / "life_worker.py")
+    return run_limited([[sys.executable, worker, case, str(scratch)]], [{}])[0]
 
 
 @pytest.mark.parametrize("case", ["interrupts", "second_interrupt", "fork", "left_alone"])
 def test_processes(scratch, case: str) -> None:
     done = run(case, scratch)
-    assert done.returncode == 0 and "whole" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "whole" in done.stdout, done.stdout
     assert list(scratch.iterdir()) == []
 
 
 def test_an_exception_ends_the_process_cleanly(scratch) -> None:
     done = run("raises", scratch)
-    assert done.returncode == 1 and "LookupError: the batch is gone" in done.stderr, done.stderr
+    assert done.returncode == 1 and "LookupError: the batch is gone" in done.stdout, done.stdout
     assert list(scratch.iterdir()) == []
 
 

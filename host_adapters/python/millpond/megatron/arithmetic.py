@@ -78,7 +78,8 @@ def choose(
 
 def _prove_fused(inner: Any, groups: Any, device: Any, options: Any) -> str | None:
     """FusedAdam against the plugin's variant, on scratch tensors."""
-    kind: Any = _fused_kind(type(inner), bool(getattr(inner, "adam_w_mode", 1)))
+    plain: Any = type(inner)
+    kind: Any = _fused_kind(plain, bool(getattr(inner, "adam_w_mode", 1)))
 
     def step(group: dict[str, Any], number: int, _kind: Any) -> abi.GroupStep:
         return group_step(inner, group, number)

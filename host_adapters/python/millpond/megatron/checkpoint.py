@@ -120,7 +120,7 @@ class Checkpoints:
 
     def _save(
         self, original: Callable[..., Any], state: Any, directory: Any, *args: Any, **kw: Any
-    ):
+    ) -> Any:
         found = list(markers.markers_in(state))
         if not found:
             return original(state, directory, *args, **kw)
@@ -169,7 +169,7 @@ class Checkpoints:
 
     def _load(
         self, original: Callable[..., Any], state: Any, directory: Any, *args: Any, **kw: Any
-    ):
+    ) -> Any:
         asked = list(markers.markers_in(state))
         if not asked:
             return original(state, directory, *args, **kw)

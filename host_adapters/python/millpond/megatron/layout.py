@@ -109,6 +109,11 @@ def _tensor_parallel(parameter: Tensor) -> tuple[int, int]:
     )
 
 
+def _with_expert(name: str, first: int) -> str:
+    """The name with its expert's number in the whole model."""
+    return _EXPERT.sub(lambda m: f"{m[1]}{int(m[2]) + first}{m[3]}", name)
+
+
 def _interleaved(optimizer: Any, name: str, parameter: Tensor) -> bool:
     """A rank's part is not one box: gated layers hold a part of the gate and one of the rest."""
     gated = getattr(optimizer.model_chunks[0].config, "gated_linear_unit", False)
@@ -131,9 +136,7 @@ def names_of(chunks: Sequence[torch.nn.Module]) -> dict[Tensor, str]:
                     break
             while name.startswith("module."):
                 name = name.removeprefix("module.")
-            own[parameter] = _EXPERT.sub(
-                lambda m, first=first_expert: f"{m[1]}{int(m[2]) + first}{m[3]}", name
-            )
+            own[parameter] = _with_expert(name, first_expert)
         taken = set(found.values())
         clash = any(name in taken for name in own.values())
         found |= {p: f"chunk{number}.{name}" if clash else name for p, name in own.items()}

@@ -249,7 +249,8 @@ class Member:
         self.session.checkpoints.load_member(self, state_dict)
 
     def sharded_state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        return self.session.checkpoints.sharded_state(self, *args, **kwargs)
+        made: dict[str, Any] = self.session.checkpoints.sharded_state(self, *args, **kwargs)
+        return made
 
     def handles(self) -> list[torch.Tensor]:
         """Megatron's mains. Each is empty, always."""

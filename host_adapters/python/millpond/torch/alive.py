@@ -34,9 +34,9 @@ class Owned:
     def check(self, entries: Sequence[Entry]) -> None:
         """Raises where a parameter without a gradient has lost its module."""
         suspects = []
-        for entry in entries:
+        for entry in [e for e in entries if e.parameter.grad is None]:
             key = id(entry.parameter)
-            if entry.parameter.grad is None and key in self._owned:
+            if key in self._owned:
                 count = self._missing[key] = self._missing.get(key, 0) + 1
                 if count & (count - 1) == 0:
                     suspects.append(entry)

@@ -11,6 +11,8 @@ import ctypes
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter, is_
 from typing import Any
 
 import torch
@@ -22,6 +24,10 @@ from ..features import ACTIVE, FEATURES, INACTIVE
 from .placement import DTYPES, Placement, flat, local_of, place
 from .proof import dlpack_device
 from .ranks import Ranks, cut
+
+# Read through map(): ten thousand parameters are looked at in every step.
+_DTYPE, _GRAD, _LAYOUT, _VERSION = map(attrgetter, ("dtype", "grad", "layout", "_version"))
+_STRIDED = partial(is_, torch.strided)
 
 MAIN_AND_MOMENTS, MOMENTS_ONLY = 1, 2
 DENSE = 1
@@ -54,11 +60,16 @@ class Binding:
         self.flats = [t[a:b] for t, (a, b) in zip(flats, self.ranges, strict=True)]
         self.with_main = [t.dtype != torch.float32 for t in self.locals]
         self._addresses = [t.data_ptr() for t in self.locals]
+        self._dtypes = [t.dtype for t in self.locals]
         self._itself = [a is b for a, b in zip(self.locals, self.parameters, strict=True)]
+        self._plain = all(self._itself)
         self._skip = [a * t.element_size() for t, (a, _) in zip(flats, self.ranges, strict=True)]
         self.grads = array("Q", [0]) * len(entries)
         self.dtypes = array("I", [DTYPES[t.dtype] for t in self.locals])
+        self._own_dtypes = self.dtypes[:]
         self.has_grad = bytearray(len(entries))
+        self._uncut = self._plain and not any(self._skip)
+        self._contiguous = all(map(Tensor.is_contiguous, self.locals))
         self._copies: list[Tensor] = []
         self.versions: list[int] = []
         self.note_versions()
@@ -74,26 +85,28 @@ class Binding:
 
     def moved(self, entries: Sequence[Entry]) -> bool:
         """Whether other Parameters, other memory or other dtypes are there now."""
-        if len(entries) != len(self.entries):
-            return True
-        for new, old in zip(entries, self.entries, strict=True):
-            if new.parameter is not old.parameter or new.group != old.group:
+        if entries is not self.entries:  # a list is never changed, but replaced
+            if len(entries) != len(self.entries):
                 return True
+            for new, old in zip(entries, self.entries, strict=True):
+                if new.parameter is not old.parameter or new.group != old.group:
+                    return True
         return self.memory_moved()
 
     def memory_moved(self) -> bool:
-        present = [local_of(p) for p in self.parameters] if not all(self._itself) else self.locals
-        return [t.data_ptr() for t in present] != self._addresses or any(
-            new.dtype is not old.dtype for new, old in zip(present, self.locals, strict=True)
+        present = self.locals if self._plain else [local_of(p) for p in self.parameters]
+        return (
+            list(map(Tensor.data_ptr, present)) != self._addresses
+            or list(map(_DTYPE, present)) != self._dtypes
         )
 
     def note_versions(self) -> None:
         """The weights as they are now are the ones that the mains belong to."""
-        self.versions = [t._version for t in self.locals]
+        self.versions = list(map(_VERSION, self.locals))
 
     def rewritten(self) -> list[int]:
         """Shards with mains whose parameter somebody has written since note_versions."""
-        now = [t._version for t in self.locals]
+        now = list(map(_VERSION, self.locals))
         if now == self.versions:
             return []
         pairs = zip(now, self.versions, strict=True)
@@ -101,15 +114,20 @@ class Binding:
 
     def note_updated(self) -> None:
         """Tells autograd that the parameters with a gradient were written in place."""
+        whole = self._plain and all(self.has_grad)
+        updated = self.parameters if whole else self._updated()
+        if updated:
+            torch.autograd.graph.increment_version(updated)
+        self.note_versions()
+
+    def _updated(self) -> list[Tensor]:
         updated = [p for p, has in zip(self.parameters, self.has_grad, strict=True) if has]
         updated += [
             t
             for t, same, has in zip(self.locals, self._itself, self.has_grad, strict=True)
             if has and not same
         ]
-        if updated:
-            torch.autograd.graph.increment_version(updated)
-        self.note_versions()
+        return updated
 
     def spread(self) -> None:
         """shard_state: what each rank has updated goes to all others. Collective."""
@@ -182,6 +200,8 @@ class Binding:
         """Fills grads, dtypes and has_grad from the parameters' gradients; False where there is
         none at all. Gradients whose memory is ordered otherwise than the parameter's are copied;
         the copies live until `forget`."""
+        if self._collect_plain():
+            return True
         addresses, dtypes, has_grad, skip = self.grads, self.dtypes, self.has_grad, self._skip
         contiguous, strided = torch.Tensor.is_contiguous, torch.strided
         some = False
@@ -212,6 +232,23 @@ class Binding:
             addresses[i] = address
             some = True
         return some
+
+    def _collect_plain(self) -> bool:
+        """The usual case, without a loop in Python: every parameter is whole and contiguous and
+        has a gradient of its own dtype. False, with nothing changed, where it is another."""
+        grads = list(map(_GRAD, self.parameters))
+        if (
+            not (self._uncut and self._contiguous and grads)
+            or any(grad is None for grad in grads)
+            or list(map(_DTYPE, grads)) != self._dtypes
+            or not all(map(_STRIDED, map(_LAYOUT, grads)))
+            or not all(map(Tensor.is_contiguous, grads))
+        ):
+            return False
+        self.grads[:] = array("Q", map(Tensor.data_ptr, grads))
+        self.dtypes[:] = self._own_dtypes
+        self.has_grad[:] = b"\1" * len(grads)
+        return True
 
     def forget(self) -> None:
         """Copies of gradients are no longer read."""

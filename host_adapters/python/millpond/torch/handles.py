@@ -8,6 +8,7 @@ what torch's distributed checkpoints need. The counters are views of one tensor,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -15,12 +16,19 @@ from torch import Tensor
 
 from .binding import Entry
 
+_REQUIRES_GRAD = attrgetter("requires_grad")
+
+
+def _ids(parameters: list[Tensor]) -> list[int]:
+    return list(map(id, parameters))
+
 
 class Handles:
     def __init__(self, optimizer: Any):
         self._optimizer = optimizer
         self.entries: list[Entry] = []
-        self._members: list[list[Tensor]] = []
+        self._members: list[list[Tensor]] = []  # kept alive, so that an id stays one object's
+        self._ids: list[list[int]] = []
         self._wanted: list[bool] = []
         self._counters = torch.zeros(0)
 
@@ -29,8 +37,8 @@ class Handles:
         parameter that was counted stays, also frozen: its state is kept."""
         groups = self._optimizer.param_groups
         present = [parameter for group in groups for parameter in group["params"]]
-        wanted = [p.requires_grad for p in present]
-        if wanted == self._wanted and self._same(groups):
+        wanted = list(map(_REQUIRES_GRAD, present))
+        if wanted == self._wanted and [_ids(g["params"]) for g in groups] == self._ids:
             return
         state = self._optimizer.state
         entries = self._named(
@@ -45,6 +53,7 @@ class Handles:
         counts = [by_place.get((e.name, e.group), 0.0) for e in entries]
         self.entries, self._wanted = entries, wanted
         self._members = [list(group["params"]) for group in groups]
+        self._ids = [_ids(members) for members in self._members]
         self.install(counts)
 
     def _named(self, found: Iterable[Entry]) -> list[Entry]:
@@ -62,13 +71,6 @@ class Handles:
             used.add(name)
             made.append(Entry(name, entry.group, entry.parameter))
         return made
-
-    def _same(self, groups: list[dict[str, Any]]) -> bool:
-        return len(groups) == len(self._members) and all(
-            len(group["params"]) == len(old)
-            and all(a is b for a, b in zip(group["params"], old, strict=True))
-            for group, old in zip(groups, self._members, strict=True)
-        )
 
     def install(self, counts: Sequence[float]) -> None:
         """Makes all handles anew with these counters."""
