@@ -1,6 +1,7 @@
 #include "host_adapters/cli/arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
 
@@ -221,6 +222,13 @@ std::optional<Arguments> parse_arguments(int count, char** values, int* exit_cod
   add_common(doctor, arguments.doctor);
   add_files_commands(&app, arguments);
   try {
+    const auto named = [&](const CLI::App* command) { return command->get_name() == values[1]; };
+    if (count > 1 && values[1][0] != '-' &&
+        std::ranges::none_of(app.get_subcommands([](CLI::App*) { return true; }), named)) {
+      throw CLI::ValidationError("there is no command \"" + std::string(values[1]) +
+                                 "\"; bench, doctor, inspect, verify, reshard, import, export and "
+                                 "diff are the commands");
+    }
     app.parse(count, values);
     const std::string wrong = contradiction(arguments.bench);
     if (!wrong.empty()) throw CLI::ValidationError(wrong);

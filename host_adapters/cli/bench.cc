@@ -37,6 +37,7 @@ class Bench {
   }
 
   BenchResult run() {
+    check_directories();
     const bool has_main = arguments_.parameters != "fp32";
     result_.state_bytes = arguments_.params * state_bytes_of(arguments_.moments, has_main);
     check_memory();
@@ -64,6 +65,20 @@ class Bench {
       return true;
     };
     return callbacks;
+  }
+
+  // In doctor's words, before anything is made.
+  void check_directories() {
+    for (const std::string& directory : arguments_.scratch) {
+      const Json facts = ask(plugin_.probe().directory, nullptr, {{"directory", directory}});
+      for (const Json& check : facts.at("checks")) {
+        if (check.at("verdict") != "failed") continue;
+        throw Error(MILLPOND_E_IO, "scratch directory", check.at("found").get<std::string>())
+            .path(directory)
+            .field("--scratch")
+            .remedy(check.at("remedy").get<std::string>());
+      }
+    }
   }
 
   // What cannot fit is said before minutes are spent, and before the kernel kills somebody.

@@ -1,6 +1,7 @@
 #include "host_adapters/sample/arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "host_adapters/cli/quantity_option.h"
@@ -45,7 +46,7 @@ void add_training(CLI::App& app, Arguments& a) {
       ->group(group);
   app.add_option("--steps", a.steps, "Steps in all, those before a resume included")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40))
       ->group(group);
   app.add_option("--stop-after", a.stop_after,
                  "Ends after this step, with the learning rates of a run of --steps; 0: does not")
@@ -116,26 +117,25 @@ void add_model(CLI::App& app, Arguments& a) {
 
 void add_streaming(CLI::App& app, Arguments& a) {
   const char* group = "Streaming";
-  app.add_flag_callback(
-         "--streamed", [&a] { a.mode = Mode::kStreamed; }, "State in files (default)")
-      ->group(group);
-  app.add_flag_callback(
-         "--resident", [&a] { a.mode = Mode::kResident; }, "State in memory")
-      ->group(group);
-  app.add_flag_callback(
-         "--compare", [&a] { a.mode = Mode::kCompare; },
-         "Both in lock step on the same gradients: every byte must agree")
-      ->group(group);
-  app.add_flag_callback(
-         "--formats", [&a] { a.mode = Mode::kFormats; },
-         "Streams with each format of moments in turn and tells how far each goes from fp32")
-      ->group(group);
+  std::vector<CLI::Option*> modes;
+  const auto mode = [&](const char* name, Mode value, const char* help) {
+    modes.push_back(app.add_flag_callback(
+        name, [&a, value] { a.mode = value; }, help));
+    modes.back()->group(group);
+    for (std::size_t i = 0; i + 1 < modes.size(); ++i) modes.back()->excludes(modes[i]);
+  };
+  mode("--streamed", Mode::kStreamed, "State in files (default)");
+  mode("--resident", Mode::kResident, "State in memory");
+  mode("--compare", Mode::kCompare,
+       "Both in lock step on the same gradients: every byte must agree");
+  mode("--formats", Mode::kFormats,
+       "Streams with each format of moments in turn and tells how far each goes from fp32");
   app.add_option(
          "--compare-every", a.compare_every,
          "Steps from one comparison of mains and moments to the next; parameters are compared "
          "in every step")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40))
       ->group(group);
   app.add_option("--plugin", a.plugin,
                  "libmillpond.so; else MILLPOND_PLUGIN, beside this program, the installed one")
@@ -192,12 +192,12 @@ void add_saving(CLI::App& app, Arguments& a) {
       ->group(group);
   app.add_option("--evaluations", a.evaluations, "How often the bits per byte are measured")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40))
       ->group(group);
   app.add_option("--evaluation-bytes", a.evaluation_bytes,
                  "Bytes, evenly spread over the text, on which model and bigram are measured")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40))
       ->group(group);
   app.add_option(
          "--json", a.json,

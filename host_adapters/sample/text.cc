@@ -28,7 +28,8 @@ Text::Text(const std::filesystem::path& path, std::size_t context) : context_(co
   if (bytes_.size() < context * 64) {
     throw Error(MILLPOND_E_ARGUMENT, "read text", "the file is too short to learn from")
         .path(path.string())
-        .want(context * 64, bytes_.size());
+        .want(context * 64, bytes_.size())
+        .remedy("Give a longer --text, 64 times --context bytes at least, or a smaller --context");
   }
   fingerprint_ = XXH3_64bits(bytes_.data(), bytes_.size());
 }

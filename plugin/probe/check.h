@@ -23,7 +23,7 @@ struct Check {
 using Checks = std::vector<Check>;
 
 // "1.5 GiB", for `found`.
-std::string gibibytes(std::uint64_t bytes);
+std::string binary_size(std::uint64_t bytes);
 
 }  // namespace millpond::plugin
 

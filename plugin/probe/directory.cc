@@ -115,9 +115,11 @@ void judge_abilities(DirectoryFacts& facts) {
 
 Check judge_space(const DirectoryRequest& request, const DirectoryFacts& facts) {
   Check check{"free_space", Verdict::kOk,
-              gibibytes(facts.free_bytes) + " of " + gibibytes(facts.total_bytes) + " free", ""};
+              binary_size(facts.free_bytes) + " of " + binary_size(facts.total_bytes) + " free",
+              ""};
   const std::uint64_t least = std::max(request.needed_bytes, kPage);
-  if (request.needed_bytes != 0) check.found += ", " + gibibytes(request.needed_bytes) + " needed";
+  if (request.needed_bytes != 0)
+    check.found += ", " + binary_size(request.needed_bytes) + " needed";
   if (facts.free_bytes < least) {
     check.verdict = Verdict::kFailed;
     check.remedy = "Free space there, or name further directories in \"scratch\".";

@@ -75,6 +75,7 @@ void look_for_engine(const MachineRequest& request, Machine& machine) {
   memlock.found = machine.memlock_bytes == kUnlimited
                       ? "RLIMIT_MEMLOCK: unlimited"
                       : "RLIMIT_MEMLOCK: " + std::to_string(machine.memlock_bytes) + " bytes";
+  if (machine.registered) memlock.found += "; enough: memory could be registered with the kernel";
   if (!machine.registered && machine.memlock_bytes != kUnlimited && machine.engine != "threads" &&
       !machine.engine.empty()) {
     memlock.verdict = Verdict::kWarning;
@@ -94,7 +95,7 @@ Check judge_memory(const MachineRequest& request) {
     return check;
   }
   check.found =
-      gibibytes(request.available_bytes) + " available (" + request.available_source + ")";
+      binary_size(request.available_bytes) + " available (" + request.available_source + ")";
   if (request.available_bytes < kLeastMemory) {
     check.verdict = Verdict::kFailed;
     check.remedy = "Free memory, or raise the control group's limit: a step needs 64 MiB at least.";
@@ -110,7 +111,8 @@ Check judge_cuda(const CudaDevices& cuda) {
   Check check{"cuda", Verdict::kOk, "", ""};
   for (const CudaDevice& device : cuda.devices) {
     check.found += (check.found.empty() ? "" : "; ") + device.name + ", " +
-                   gibibytes(device.free_bytes) + " of " + gibibytes(device.memory_bytes) + " free";
+                   binary_size(device.free_bytes) + " of " + binary_size(device.memory_bytes) +
+                   " free";
   }
   if (!cuda.devices.empty()) return check;
   check.found = "none: " + cuda.why_none + "; parameters on the CPU can be streamed";
@@ -121,9 +123,16 @@ Check judge_cuda(const CudaDevices& cuda) {
 
 }  // namespace
 
-std::string gibibytes(std::uint64_t bytes) {
+std::string binary_size(std::uint64_t bytes) {
   char text[32];
-  std::snprintf(text, sizeof(text), "%.2f GiB", static_cast<double>(bytes) / (1ull << 30));
+  const auto value = static_cast<double>(bytes);
+  if (bytes >= 1ull << 30 || bytes == 0) {
+    std::snprintf(text, sizeof(text), "%.2f GiB", value / (1ull << 30));
+  } else if (bytes >= 1ull << 20) {
+    std::snprintf(text, sizeof(text), "%.1f MiB", value / (1ull << 20));
+  } else {
+    std::snprintf(text, sizeof(text), "%.1f KiB", value / (1ull << 10));
+  }
   return text;
 }
 

@@ -122,7 +122,7 @@ void Runtime::plan_tier(StreamedState* extra, const StreamedState* without) {
   const std::uint64_t before = pipeline().host_bytes();
   pipeline().plan_tier(states);
   const std::uint64_t after = pipeline().host_bytes();
-  if (after == before) return;
+  if (after == before || after == 0) return;  // the last store has gone: nothing to tell
   if (std::string note = engine_->note(); note != engine_note_) {
     // A trial of less memory was registered, or refused, when the engine was chosen.
     engine_note_ = std::move(note);
@@ -131,7 +131,8 @@ void Runtime::plan_tier(StreamedState* extra, const StreamedState* without) {
     host_.log(MILLPOND_LOG_INFO, engine_reason_);
   }
   host_.log(MILLPOND_LOG_INFO, memory_choice_ + "; took " + std::to_string(after) +
-                                   " bytes: " + std::to_string(pipeline().places()) + " tiles of " +
+                                   " bytes: " + std::to_string(pipeline().places()) +
+                                   (pipeline().places() == 1 ? " tile of " : " tiles of ") +
                                    std::to_string(pipeline().place_bytes()) + " bytes, " +
                                    std::to_string(pipeline().ring_places()) + " of them the ring");
 }

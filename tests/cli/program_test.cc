@@ -123,6 +123,7 @@ TEST_F(Program, help_names_options_keys_and_examples) {
 TEST_F(Program, wrong_command_lines_end_with_2) {
   EXPECT_EQ(run({}), 2);
   EXPECT_EQ(run({"benches"}), 2);
+  EXPECT_NE(error().find("\"benches\""), std::string::npos) << error();
   EXPECT_EQ(run({"bench"}), 2);  // no --scratch
   EXPECT_EQ(bench({"--params", "many"}), 2);
   EXPECT_NE(error().find("600M"), std::string::npos) << error();
@@ -139,6 +140,7 @@ TEST_F(Program, failures_end_with_1_and_say_what_to_do) {
   EXPECT_NE(error().find("did you mean \"tile_elements\""), std::string::npos) << error();
   EXPECT_EQ(bench({"--params", "1M", "--scratch", "/nonexistent/scratch"}), 1);
   EXPECT_NE(error().find("/nonexistent/scratch"), std::string::npos) << error();
+  EXPECT_NE(error().find("Name an existing directory"), std::string::npos) << error();
   EXPECT_EQ(bench({"--params", "1000B"}), 1);
   EXPECT_NE(error().find("fewer --params"), std::string::npos) << error();
   EXPECT_EQ(bench({"--params", "1M", "--json", "/nonexistent/figures.json", "--warmup", "100"}), 1)

@@ -34,6 +34,10 @@ TEST_F(Program, wrong_command_lines_end_with_2) {
   EXPECT_EQ(run(training({"--moments", "fp7"})), 2);
   EXPECT_EQ(run(training({"--compare", "--moments", "bf16"})), 2);
   EXPECT_EQ(run(training({"--no-such-option"})), 2);
+  EXPECT_EQ(run(training({"--resident", "--compare"})), 2);
+  EXPECT_NE(contents(log()).find("--resident"), std::string::npos) << contents(log());
+  EXPECT_EQ(run(training({"--steps", "0"})), 2);
+  EXPECT_EQ(run(training({"--tier", "8Gx"})), 2);
   EXPECT_EQ(run(training({"--ranks", "3"})), 2);  // of the default 4 micro-batches
   EXPECT_NE(contents(log()).find("3, 6, 12"), std::string::npos) << contents(log());
   EXPECT_EQ(run(training({"--ranks", "2", "--formats"})), 2);

@@ -23,6 +23,8 @@ class AdamW(StreamedOptimizer):
     params, lr, betas, eps, weight_decay, maximize, foreach, fused: as torch's, and choose its bits.
     scratch: directory on a node-local drive, or several; MILLPOND_SCRATCH otherwise.
     host_memory_bytes: cap of pinned memory, "auto": a share of what is free.
+    Same bits: as torch's step on fp32 tensors. bf16 and fp16 parameters have fp32 mains, which take
+    that step and are then rounded; torch's AdamW on bf16 tensors rounds its state too and differs.
     moments: "fp32" (the same bits), "bf16", or a block-scaled "fp16", "fp8_e4m3", "fp8_e5m2".
     exact: "require" the bits of torch's own step, "prefer" them (default), or "off": no proof.
     shard_state: with DDP each rank streams its part and parameters are broadcast afterwards.
