@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -66,7 +65,7 @@ class Family {
         ended(rank, status);
       }
       if (!failed_ && !meeting_.broken().empty()) fail(1, meeting_.broken());
-      if (failed_ && !killed_ && Clock::now() > *failed_) {
+      if (failed_ && !killed_ && Clock::now() > deadline_) {
         tell_("the other ranks do not end: killed");
         for (const pid_t pid : pids_) {
           if (pid > 0) kill(pid, SIGKILL);
@@ -98,13 +97,15 @@ class Family {
     tell_(why);
     if (failed_) return;
     exit_code_ = code;
-    failed_ = Clock::now() + kGrace;
+    failed_ = true;
+    deadline_ = Clock::now() + kGrace;
   }
 
   Meeting& meeting_;
   const std::function<void(std::string_view)>& tell_;
-  std::vector<pid_t> pids_;                  // by rank; 0: ended
-  std::optional<Clock::time_point> failed_;  // until when the others may take to end
+  std::vector<pid_t> pids_;  // by rank; 0: ended
+  bool failed_ = false;
+  Clock::time_point deadline_;  // until when the others may take to end, after a failure
   bool killed_ = false;
   int exit_code_ = 0;
 };
