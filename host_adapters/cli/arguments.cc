@@ -6,7 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "host_adapters/cli/files.h"
-#include "host_adapters/cli/quantity_option.h"
+#include "host_adapters/command_line/plugin_options.h"
+#include "host_adapters/command_line/quantity_option.h"
 
 namespace millpond::cli {
 namespace {
@@ -147,8 +148,7 @@ void add_bench_store(CLI::App* app, BenchArguments& a) {
       ->capture_default_str()
       ->check(CLI::Range(0, 1024))
       ->group(group);
-  app->add_option("--option", a.options, "KEY=JSON for the plugin's options, any number of times")
-      ->group(group);
+  add_plugin_options(app, a.options)->group(group);
   app->add_flag("--verbose", a.verbose, "The plugin's log, with a line for each step")
       ->group("Output and plugin");
 }
@@ -163,17 +163,6 @@ void add_doctor(CLI::App* app, DoctorArguments& a) {
                "512MiB");
   app->add_flag_callback(
       "--no-drive", [&a] { a.measure = false; }, "Does not measure the drive");
-}
-
-std::string contradiction(const BenchArguments& a) {
-  for (const std::string& option : a.options) {
-    const std::size_t equals = option.find('=');
-    if (equals == std::string::npos || equals == 0 ||
-        !nlohmann::json::accept(option.substr(equals + 1))) {
-      return "--option " + option + ": not KEY=JSON (a text needs its quotes: KEY='\"text\"')";
-    }
-  }
-  return {};
 }
 
 }  // namespace
@@ -196,10 +185,7 @@ std::string BenchArguments::options_json() const {
   if (queue_depth != 0) document["queue_depth"] = queue_depth;
   if (tile_elements != 0) document["tile_elements"] = tile_elements;
   if (threads != 0) document["update_threads"] = threads;
-  for (const std::string& option : options) {
-    const std::size_t equals = option.find('=');
-    document[option.substr(0, equals)] = nlohmann::json::parse(option.substr(equals + 1));
-  }
+  set_plugin_options(document, options);
   return document.dump();
 }
 
@@ -230,7 +216,7 @@ std::optional<Arguments> parse_arguments(int count, char** values, int* exit_cod
                                  "diff are the commands");
     }
     app.parse(count, values);
-    const std::string wrong = contradiction(arguments.bench);
+    const std::string wrong = wrong_plugin_option(arguments.bench.options);
     if (!wrong.empty()) throw CLI::ValidationError(wrong);
   } catch (const CLI::ParseError& error) {
     *exit_code = app.exit(error) == 0 ? kExitOk : kExitUsage;

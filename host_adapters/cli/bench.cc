@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "host_adapters/cli/probe.h"
-#include "host_adapters/cli/quantity.h"
 #include "host_adapters/cli/resident_memory.h"
 #include "host_adapters/cli/tensors.h"
+#include "host_adapters/command_line/quantity.h"
 #include "millpond/client/plugin.h"
 #include "millpond/error.hpp"
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "host_adapters/cli/flag_names.h"
-#include "host_adapters/cli/quantity.h"
+#include "host_adapters/command_line/flag_names.h"
+#include "host_adapters/command_line/quantity.h"
 
 namespace millpond::cli {
 namespace {

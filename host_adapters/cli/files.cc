@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "host_adapters/cli/probe.h"
-#include "host_adapters/cli/quantity.h"
+#include "host_adapters/command_line/quantity.h"
 #include "millpond/client/plugin.h"
 #include "millpond/error.hpp"
 

@@ -9,9 +9,9 @@
 #include "host_adapters/cli/bench_report.h"
 #include "host_adapters/cli/doctor.h"
 #include "host_adapters/cli/files.h"
-#include "host_adapters/cli/flag_names.h"
-#include "host_adapters/cli/output_file.h"
 #include "host_adapters/cli/progress.h"
+#include "host_adapters/command_line/flag_names.h"
+#include "host_adapters/command_line/output_file.h"
 
 namespace millpond::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "host_adapters/cli/quantity.h"
+#include "host_adapters/command_line/quantity.h"
 
 namespace millpond::cli {
 namespace {

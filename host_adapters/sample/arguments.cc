@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
-#include "host_adapters/cli/quantity_option.h"
+#include "host_adapters/command_line/plugin_options.h"
+#include "host_adapters/command_line/quantity_option.h"
 #include "host_adapters/sample/gradients.h"
 #include "millpond/error.hpp"
 
@@ -166,8 +167,7 @@ void add_streaming(CLI::App& app, Arguments& a) {
       ->capture_default_str()
       ->check(CLI::IsMember({"error", "warning", "info", "debug"}))
       ->group(group);
-  app.add_option("--option", a.options, "KEY=JSON for the plugin's options, any number of times")
-      ->group(group);
+  cli::add_plugin_options(&app, a.options)->group(group);
 }
 
 void add_saving(CLI::App& app, Arguments& a) {
@@ -275,14 +275,7 @@ std::string contradiction(const Arguments& a) {
   if (a.save_every != 0 && a.save.empty()) return "--save-every needs --save";
   if (a.weights_only && a.resume.empty()) return "--weights-only needs --resume";
   if (a.new_hyperparameters && a.resume.empty()) return "--new-hyperparameters needs --resume";
-  for (const std::string& option : a.options) {
-    const std::size_t equals = option.find('=');
-    if (equals == std::string::npos || equals == 0 ||
-        !nlohmann::json::accept(option.substr(equals + 1))) {
-      return "--option " + option + ": not KEY=JSON (a text needs its quotes: KEY='\"text\"')";
-    }
-  }
-  return {};
+  return cli::wrong_plugin_option(a.options);
 }
 
 }  // namespace
@@ -299,10 +292,7 @@ std::string Arguments::options_json(std::uint32_t rank) const {
     document["local_rank"] = rank;
     document["local_size"] = ranks;
   }
-  for (const std::string& option : options) {
-    const std::size_t equals = option.find('=');
-    document[option.substr(0, equals)] = nlohmann::json::parse(option.substr(equals + 1));
-  }
+  cli::set_plugin_options(document, options);
   return document.dump();
 }
 

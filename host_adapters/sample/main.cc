@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "host_adapters/cli/flag_names.h"
-#include "host_adapters/cli/output_file.h"
+#include "host_adapters/command_line/flag_names.h"
+#include "host_adapters/command_line/output_file.h"
 #include "host_adapters/sample/arguments.h"
 #include "host_adapters/sample/comparison.h"
 #include "host_adapters/sample/formats.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "host_adapters/cli/flag_names.h"
+#include "host_adapters/command_line/flag_names.h"
 
 namespace millpond::sample {
 namespace {

@@ -1,5 +1,5 @@
 // Numbers with units, both ways.
-#include "host_adapters/cli/quantity.h"
+#include "host_adapters/command_line/quantity.h"
 
 #include <gtest/gtest.h>
 

@@ -33,11 +33,12 @@ const std::vector<FolderRule>& folder_rules() {
        {"millpond/", "plugin/", "checkpoint/", "build_facts.h", "descriptor.inc"}},
       // Hosts know the contract, and one another's public parts downwards; nothing of the plugin.
       {"host_adapters/client", {"millpond/", "host_adapters/client/", "handshake.pb.h"}},
+      {"host_adapters/command_line", {"millpond/", "host_adapters/command_line/"}},
       {"host_adapters/sample",
-       {"millpond/", "host_adapters/client/", "host_adapters/sample/",
-        "host_adapters/cli/flag_names.h", "host_adapters/cli/output_file.h",
-        "host_adapters/cli/quantity_option.h", "handshake.pb.h"}},
-      {"host_adapters/cli", {"millpond/", "host_adapters/client/", "host_adapters/cli/"}},
+       {"millpond/", "host_adapters/client/", "host_adapters/command_line/",
+        "host_adapters/sample/", "handshake.pb.h"}},
+      {"host_adapters/cli",
+       {"millpond/", "host_adapters/client/", "host_adapters/command_line/", "host_adapters/cli/"}},
       {"host_adapters", {"millpond/"}},
       {"examples", {"millpond/"}},
       // Tests reach everything.

@@ -1,6 +1,6 @@
 // The plugin speaks of its options, a person gave flags: which flag is which option.
-#ifndef MILLPOND_HOST_ADAPTERS_CLI_FLAG_NAMES_H_
-#define MILLPOND_HOST_ADAPTERS_CLI_FLAG_NAMES_H_
+#ifndef MILLPOND_HOST_ADAPTERS_COMMAND_LINE_FLAG_NAMES_H_
+#define MILLPOND_HOST_ADAPTERS_COMMAND_LINE_FLAG_NAMES_H_
 
 #include <cstdint>
 #include <exception>
@@ -22,4 +22,4 @@ std::string smaller_memory(std::uint64_t state_bytes, std::uint64_t element_byte
 
 }  // namespace millpond::cli
 
-#endif  // MILLPOND_HOST_ADAPTERS_CLI_FLAG_NAMES_H_
+#endif  // MILLPOND_HOST_ADAPTERS_COMMAND_LINE_FLAG_NAMES_H_

@@ -1,4 +1,4 @@
-#include "host_adapters/cli/output_file.h"
+#include "host_adapters/command_line/output_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>

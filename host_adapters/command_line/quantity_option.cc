@@ -1,4 +1,4 @@
-#include "host_adapters/cli/quantity_option.h"
+#include "host_adapters/command_line/quantity_option.h"
 
 namespace millpond::cli {
 

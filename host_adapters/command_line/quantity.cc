@@ -1,4 +1,4 @@
-#include "host_adapters/cli/quantity.h"
+#include "host_adapters/command_line/quantity.h"
 
 #include <charconv>
 #include <cmath>

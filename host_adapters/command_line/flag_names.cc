@@ -1,4 +1,4 @@
-#include "host_adapters/cli/flag_names.h"
+#include "host_adapters/command_line/flag_names.h"
 
 #include <algorithm>
 #include <bit>

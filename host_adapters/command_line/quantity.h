@@ -1,6 +1,6 @@
 // Numbers with units, both ways: "600M" parameters, "1.5GiB" of bytes.
-#ifndef MILLPOND_HOST_ADAPTERS_CLI_QUANTITY_H_
-#define MILLPOND_HOST_ADAPTERS_CLI_QUANTITY_H_
+#ifndef MILLPOND_HOST_ADAPTERS_COMMAND_LINE_QUANTITY_H_
+#define MILLPOND_HOST_ADAPTERS_COMMAND_LINE_QUANTITY_H_
 
 #include <cstdint>
 #include <optional>
@@ -24,4 +24,4 @@ std::string show_number(const char* format, double value);
 
 }  // namespace millpond::cli
 
-#endif  // MILLPOND_HOST_ADAPTERS_CLI_QUANTITY_H_
+#endif  // MILLPOND_HOST_ADAPTERS_COMMAND_LINE_QUANTITY_H_

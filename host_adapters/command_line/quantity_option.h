@@ -1,6 +1,6 @@
 // Options of a command line whose text is an amount with a unit.
-#ifndef MILLPOND_HOST_ADAPTERS_CLI_QUANTITY_OPTION_H_
-#define MILLPOND_HOST_ADAPTERS_CLI_QUANTITY_OPTION_H_
+#ifndef MILLPOND_HOST_ADAPTERS_COMMAND_LINE_QUANTITY_OPTION_H_
+#define MILLPOND_HOST_ADAPTERS_COMMAND_LINE_QUANTITY_OPTION_H_
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "host_adapters/cli/quantity.h"
+#include "host_adapters/command_line/quantity.h"
 
 namespace millpond::cli {
 
@@ -21,4 +21,4 @@ CLI::Option* add_quantity(CLI::App* app, const std::string& name, std::uint64_t&
 
 }  // namespace millpond::cli
 
-#endif  // MILLPOND_HOST_ADAPTERS_CLI_QUANTITY_OPTION_H_
+#endif  // MILLPOND_HOST_ADAPTERS_COMMAND_LINE_QUANTITY_OPTION_H_

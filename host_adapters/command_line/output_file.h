@@ -1,6 +1,6 @@
 // The file of --json: shown to be writable before minutes are spent, whole or not there afterwards.
-#ifndef MILLPOND_HOST_ADAPTERS_CLI_OUTPUT_FILE_H_
-#define MILLPOND_HOST_ADAPTERS_CLI_OUTPUT_FILE_H_
+#ifndef MILLPOND_HOST_ADAPTERS_COMMAND_LINE_OUTPUT_FILE_H_
+#define MILLPOND_HOST_ADAPTERS_COMMAND_LINE_OUTPUT_FILE_H_
 
 #include <filesystem>
 #include <string>
@@ -32,4 +32,4 @@ class OutputFile {
 
 }  // namespace millpond::cli
 
-#endif  // MILLPOND_HOST_ADAPTERS_CLI_OUTPUT_FILE_H_
+#endif  // MILLPOND_HOST_ADAPTERS_COMMAND_LINE_OUTPUT_FILE_H_
