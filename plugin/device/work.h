@@ -76,6 +76,10 @@ class Device {
   virtual void resume() {}
 };
 
+// For begin_fill_main: throws Error(E_ARGUMENT) naming the first chosen shard that has nothing to
+// make a main of.
+void require_main_sources(std::span<const ShardWork> shards, std::span<const std::uint8_t> chosen);
+
 // `uid` and `host` are for callbacks. The pool is borrowed.
 std::unique_ptr<Device> make_cpu_device(ThreadPool& pool, Host& host, std::string uid,
                                         kernels::Variant variant);

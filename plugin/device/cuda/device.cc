@@ -133,16 +133,7 @@ class CudaDevice final : public Device {
 
   TileWork& begin_fill_main(std::span<const ShardWork> shards, std::span<const std::uint8_t> chosen,
                             millpond_stream stream) override {
-    for (std::size_t i = 0; i < shards.size(); ++i) {
-      const ShardWork& shard = shards[i];
-      if (chosen[i] == 0 || shard.numel == 0 || shard.moments_only) continue;
-      if (shard.model != nullptr || shard.given_main != nullptr) continue;
-      throw Error(MILLPOND_E_ARGUMENT, "make main parameters",
-                  "a shard has neither a model tensor nor mains to begin with")
-          .field("bind_args.shards[" + std::to_string(i) + "].main")
-          .at(i)
-          .remedy("Give fp32 mains at bind where the host keeps the parameter itself");
-    }
+    require_main_sources(shards, chosen);
     copied_ = {};
     return begin_shards(CudaPass::Kind::kFillMain, shards, stream,
                         [&](std::size_t i) { return chosen[i] != 0 && !shards[i].moments_only; });
