@@ -54,5 +54,6 @@ function(millpond_test name)
     ${name}
     TEST_PREFIX "${name}."
     DISCOVERY_MODE PRE_TEST
+    TEST_FILTER "-Campaign.*" # minutes to hours: tests/campaign.sh runs them
     PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} ENVIRONMENT "${arg_ENVIRONMENT}")
 endfunction()

@@ -5,12 +5,12 @@ Needs MILLPOND_CUDA_SHIM and a GPU. `python3 test_kernels_cuda.py` prints the me
 
 import ctypes
 import os
-import statistics
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed for this Python")
 
+from bench_cuda_ceilings import median_ms  # noqa: E402
 from kernels_shim import BF16, FP32, Hyper, Step, address  # noqa: E402
 
 if not torch.cuda.is_available():
@@ -130,18 +130,6 @@ def test_why_l2_of_the_fused_step_is_refused(numel, lane_of):
     first = lane_of(torch.arange(numel, device="cuda")) == 0
     assert differing_bits(decayed, torch.where(first, rounded, fused.float())) == 0
     assert differing_bits(rounded, fused.float()) > 0
-
-
-def median_ms(work, repeats=15) -> float:
-    times = []
-    for _ in range(repeats + 3):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        work()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return statistics.median(times[3:])
 
 
 def measure():

@@ -80,7 +80,6 @@ TEST_F(RanksProgram, B25_one_rank_killed_ends_all_and_the_save_resumes_to_the_sa
   const auto killed = Clock::now();
   const int status = wait_for(family);
   ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == 0) GTEST_SKIP() << "the run ended before a rank could be killed";
   EXPECT_LT(Clock::now() - killed, std::chrono::seconds(20));
   EXPECT_EQ(WEXITSTATUS(status), 1);
   const std::string told = contents(log());

@@ -128,7 +128,6 @@ TEST(ManyShards, a_hundred_thousand_are_bound_and_stepped) {
 }
 
 TEST(Campaign, MemoryGroup_of_256_MiB_with_4_GiB_of_state) {
-  if (!in_campaign()) GTEST_SKIP() << "minutes: tests/campaign.sh runs it";
   for (const char* options : {"\"direct\": \"auto\"", "\"direct\": false"}) {
     SCOPED_TRACE(options);
     MILLPOND_IN_CHILD([&] { live_in_group(256 * kMiB, 4096 * kMiB, options); }, 3600);
@@ -136,7 +135,6 @@ TEST(Campaign, MemoryGroup_of_256_MiB_with_4_GiB_of_state) {
 }
 
 TEST(Campaign, one_shard_of_more_than_two_to_the_32_elements) {
-  if (!in_campaign()) GTEST_SKIP() << "26 GB of scratch: tests/campaign.sh runs it";
   constexpr std::uint64_t kElements = (std::uint64_t{1} << 32) + 5'000'003;
   const TemporaryDirectory small, large;
   const std::uint64_t free = std::filesystem::space(large.path()).available;
