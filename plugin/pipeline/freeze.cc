@@ -81,11 +81,7 @@ std::shared_ptr<Generation> Pipeline::take_idle(StreamedState& state) noexcept {
     if (core.generations[i]->tiles != 0) continue;
     std::shared_ptr<Generation> idle = std::move(core.generations[i]);
     core.generations.erase(core.generations.begin() + static_cast<std::ptrdiff_t>(i));
-    for (Fd& file : idle->files) {
-      impl_->engine.forget(file.get());
-      // As in detach: a descriptor that a lost transfer may still use is never closed.
-      if (impl_->engine.owned_bytes() != 0) static_cast<void>(file.release());
-    }
+    impl_->let_go(*idle);
     return idle;
   }
   return nullptr;

@@ -22,6 +22,7 @@ struct Pipeline::Impl final : TierOwner {
   Impl& operator=(const Impl&) = delete;
 
   void detach(StateCore& state) noexcept override;
+  void let_go(Generation& generation) noexcept;  // its files are about to be closed
   void require(const StateCore& state);
   void write_dirty(StateCore& state);
   void flush_all();

@@ -28,6 +28,15 @@ Pipeline::Impl::~Impl() {
   }
 }
 
+void Pipeline::Impl::let_go(Generation& generation) noexcept {
+  for (Fd& file : generation.files) {
+    engine.forget(file.get());
+    // A transfer that timed out may still be under way: its descriptor's number must not come to
+    // name another file. It stays open with the memory that the kernel owns.
+    if (engine.owned_bytes() != 0) static_cast<void>(file.release());
+  }
+}
+
 // Its files are about to be closed and its tiles are nobody's.
 void Pipeline::Impl::detach(StateCore& state) noexcept {
   try {
@@ -36,14 +45,7 @@ void Pipeline::Impl::detach(StateCore& state) noexcept {
     // The text of an error could not be made; the transfers were taken up.
   }
   drop(state);
-  for (const auto& generation : state.generations) {
-    for (Fd& file : generation->files) {
-      engine.forget(file.get());
-      // A transfer that timed out may still be under way: its descriptor's number must not come to
-      // name another file. It stays open with the memory that the kernel owns.
-      if (engine.owned_bytes() != 0) static_cast<void>(file.release());
-    }
-  }
+  for (const auto& generation : state.generations) let_go(*generation);
   std::erase(states, &state);
   state.owner = nullptr;
   state.kept = 0;
