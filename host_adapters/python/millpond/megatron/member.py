@@ -13,16 +13,16 @@ import torch
 from .. import abi
 from ..errors import MillpondError, StateError
 from ..runtime import Store, span_of
+from ..torch.binding import DENSE, MAIN_AND_MOMENTS, MOMENTS_ONLY
 from ..torch.hostadam import HostAdam
+from ..torch.placement import DTYPES
 from ..torch.proof import stream_of
 from . import arithmetic
 from .deferred import is_handle
 from .layout import Shard, group_key, shards_of, tensor_of, topology
 from .readers import refuse_readers
 
-MAIN_AND_MOMENTS, MOMENTS_ONLY = 1, 2
-DENSE, PER_GROUP = 1, 1
-_DTYPES = {torch.float32: abi.FP32, torch.bfloat16: abi.BF16, torch.float16: abi.FP16}
+PER_GROUP = 1
 
 
 class Member:
@@ -69,7 +69,7 @@ class Member:
         pointers = (abi.ShardPointers * len(self.shards))()
         nothing = abi.Tensor(None, 0, 0, abi.DEVICE_CPU, 0, 0, 0)
         for i, shard in enumerate(self.shards):
-            model = tensor_of(shard.model, _DTYPES[shard.parameter.dtype])
+            model = tensor_of(shard.model, DTYPES[shard.parameter.dtype])
             pointers[i] = abi.ShardPointers(i, model, nothing, nothing)
         self.store.bind(self._profile(groups), pointers, stream_of(self.device))
         self._bound = [shard.model.data_ptr() for shard in self.shards]
@@ -100,7 +100,7 @@ class Member:
                 flat_begin=shard.flat[0], flat_end=shard.flat[1], group_id=shard.group,
                 host_bucket=shard.bucket,
                 kind=MOMENTS_ONLY if shard.native_fp32 else MAIN_AND_MOMENTS,
-                model_dtype=_DTYPES[shard.parameter.dtype], grad_dtype=abi.FP32,
+                model_dtype=DTYPES[shard.parameter.dtype], grad_dtype=abi.FP32,
                 model_storage=DENSE, grad_storage=DENSE,
                 device_type=own.device_type, device_id=own.device_id,
             )  # fmt: skip

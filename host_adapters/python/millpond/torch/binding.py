@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import abi
+from .. import __version__, abi
 from ..errors import MillpondError, Refusal, refused
 from ..features import ACTIVE, FEATURES, INACTIVE
 from .placement import DTYPES, Placement, flat, local_of, place
@@ -150,7 +150,7 @@ class Binding:
         ranks = self.ranks
         profile = message("HostProfile")(
             framework="torch", framework_version=torch.__version__, adapter="millpond.torch",
-            adapter_version="0.1.0", arithmetic=arithmetic, config_epoch=epoch,
+            adapter_version=__version__, arithmetic=arithmetic, config_epoch=epoch,
         )  # fmt: skip
         profile.optimizer.class_name, profile.optimizer.family = class_name, 1
         profile.topology.add(name="dp", rank=ranks.rank, size=ranks.size)
