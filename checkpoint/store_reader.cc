@@ -41,6 +41,7 @@ Manifest read_manifest(FileSystem& fs, const std::string& save_id, const StoreRe
   if (record.manifest_bytes > kMaxJsonBytes) {
     throw Error(MILLPOND_E_CORRUPT, "load", "the commit names a manifest of an impossible size")
         .path(fs.shown(path))
+        .at(0)
         .want(kMaxJsonBytes, record.manifest_bytes);
   }
   const std::unique_ptr<File> file = open_sized(fs, path, record.manifest_bytes);
@@ -57,7 +58,8 @@ Manifest read_manifest(FileSystem& fs, const std::string& save_id, const StoreRe
   Manifest manifest = parse_manifest(text, fs.shown(path));
   if (manifest.uid != record.uid) {
     throw Error(MILLPOND_E_CORRUPT, "load", "the manifest is of store " + manifest.uid)
-        .path(fs.shown(path));
+        .path(fs.shown(path))
+        .at(0);
   }
   return manifest;
 }
@@ -160,6 +162,12 @@ const StoreReader::CachedBlock& StoreReader::block(std::uint32_t bucket, std::ui
   cached.segment = segment;
   cached.block = block;
   return cached;
+}
+
+void StoreReader::rest() {
+  const std::lock_guard lock(files_mutex_);
+  for (OpenFile& open : files_) open = {};
+  for (CachedBlock& cached : cache_) cached = {};
 }
 
 void StoreReader::verify_block(std::uint32_t bucket, std::uint32_t segment, std::uint64_t index) {

@@ -57,6 +57,9 @@ class StoreReader {
   const BucketGeometry& geometry(std::uint32_t bucket) const { return geometry_[bucket]; }
   // The same with the bytes forgotten. One thread.
   void verify_block(std::uint32_t bucket, std::uint32_t segment, std::uint64_t block);
+  // Closes its files and forgets its blocks; they come back when they are wanted. For readers of
+  // many stores, which take turns. Not beside read().
+  void rest();
 
  private:
   struct CachedBlock {

@@ -3,11 +3,13 @@
 #define MILLPOND_PLUGIN_FILES_SHARD_VALUES_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "plugin/store/shard_sources.h"
 
 namespace millpond::plugin {
 
+// One thread. Of many stores only those used last keep files open and blocks in memory.
 class ShardValues {
  public:
   explicit ShardValues(const ShardSources& sources) : sources_(sources) {}
@@ -19,7 +21,10 @@ class ShardValues {
             float* values) const;
 
  private:
+  void wake(checkpoint::StoreReader* store) const;
+
   const ShardSources& sources_;
+  mutable std::vector<checkpoint::StoreReader*> awake_;  // the one used last comes first
 };
 
 }  // namespace millpond::plugin

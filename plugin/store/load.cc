@@ -3,6 +3,7 @@
 #include "checkpoint/saves.h"
 #include "plugin/io/posix_file_system.h"
 #include "plugin/store/binding.h"
+#include "plugin/store/claims.h"
 #include "plugin/store/mismatch.h"
 #include "plugin/store/restore.h"
 #include "plugin/store/runtime.h"
@@ -97,6 +98,7 @@ StagedLoad Loading::from_checkpoint(checkpoint::FileSystem& fs, const std::strin
   load.save_id = commit.save_id;
   load.steps = sources.counters(live);
   load.completed = sources.completed();
+  if (!sources.same_ranks()) load.others = parts_of_others(fs, commit, store_.uid(), live);
 
   make_state();
   Restorer restorer(sources);
@@ -151,6 +153,14 @@ void Store::load_from(const millpond_io_args& args) {
     if ((args.flags & MILLPOND_IO_STAGE) != 0) {
       stage_load(std::move(load));
     } else {
+      if (!load.others.empty()) {
+        runtime_.host().log(MILLPOND_LOG_WARNING,
+                            "store " + uid_ + ": the checkpoint has " +
+                                std::to_string(load.others.size()) +
+                                " parts that this store does not have; they are lost unless "
+                                "another rank loads them: " +
+                                load.others.front() + (load.others.size() > 1 ? ", ..." : ""));
+      }
       install_load(std::move(load));
     }
   } catch (const Error& error) {
@@ -161,6 +171,17 @@ void Store::load_from(const millpond_io_args& args) {
     }
     throw;
   }
+}
+
+void Store::stage_again(const std::string& save_id) {
+  const std::string path = staged_->path;
+  millpond_io_args args{};
+  args.path = {path.data(), path.size()};
+  args.save_id = {save_id.data(), save_id.size()};
+  args.flags = staged_->flags;
+  args.stream = staged_->stream;
+  drop_staged();
+  stage_load(verify_load(args));
 }
 
 StagedLoad Store::verify_load(const millpond_io_args& args) {
@@ -189,6 +210,15 @@ StagedLoad Store::verify_load(const millpond_io_args& args) {
     Loading loading(*this);
     load = absent ? loading.from_model(*device_, work_.shards, args.stream)
                   : loading.from_checkpoint(*fs, id, (args.flags & MILLPOND_IO_CONVERT) != 0);
+  }
+  load.path = path;
+  load.flags = args.flags;
+  if (!id.empty() || absent) {
+    load.saves = {load.save_id};
+  } else {
+    for (const checkpoint::Commit& commit : checkpoint::list_saves(*fs).committed) {
+      load.saves.push_back(commit.save_id);
+    }
   }
   load.write_model = !absent && (args.flags & MILLPOND_IO_KEEP_MODEL) == 0;
   load.stream = args.stream;

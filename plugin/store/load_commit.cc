@@ -1,6 +1,11 @@
 // load_commit: what the stores of all ranks have staged becomes live everywhere, or nowhere. One
-// round; a rank that has failed takes part like the others.
+// round; where that told all ranks so, one more because their newest saves differ, and two more
+// because the save was made by other ranks. A rank that has failed takes part like the others.
+#include <algorithm>
+#include <sstream>
+
 #include "plugin/store/ballot.h"
+#include "plugin/store/claims.h"
 #include "plugin/store/runtime.h"
 #include "plugin/store/store.h"
 
@@ -26,42 +31,106 @@ std::string staged_save(const std::vector<std::unique_ptr<Store>>& stores) {
   return save_id;
 }
 
-// All ranks that have stores staged one and the same save.
-void check_same(const std::vector<Verdict>& all) {
-  std::string first;
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    const std::string id = text_of(all[rank].save_id);
-    if (id.empty()) continue;
-    if (first.empty()) first = id;
-    if (id == first) continue;
-    throw Error(MILLPOND_E_MISMATCH, "load_commit",
-                "the ranks staged different saves: " + first + " and " + id)
-        .at(rank)
-        .remedy("Give the save id to load_from");
+// The saves that every bound store might have taken, newest first.
+std::vector<std::string> possible_saves(const std::vector<std::unique_ptr<Store>>& stores) {
+  for (const auto& store : stores) {
+    if (store->bound()) return store->staged()->saves;  // they have one directory
   }
+  return {};
+}
+
+Verdict ballot_of(const std::vector<std::unique_ptr<Store>>& stores, const Claims& claims) {
+  Verdict mine;
+  staged_save(stores).copy(mine.save_id, sizeof(mine.save_id) - 1);
+  mine.number = claims.asked();
+  mine.stores = claims.sees_others() ? 1 : 0;
+  std::string list;
+  for (const std::string& id : possible_saves(stores)) {
+    if (list.size() + id.size() + 1 < sizeof(mine.message)) list += id + " ";
+  }
+  list.copy(mine.message, sizeof(mine.message) - 1);
+  return mine;
+}
+
+std::vector<Verdict> vote(Host& host, millpond_group group, const Verdict& mine,
+                          const std::optional<Error>& own) {
+  std::vector<Verdict> all = exchange(host, group, mine);
+  std::vector<const Verdict*> verdicts;
+  for (const Verdict& verdict : all) verdicts.push_back(&verdict);
+  if (const auto failure = judge_verdicts(verdicts, "load_commit", own)) throw Error(*failure);
+  return all;
+}
+
+// The newest save that all ranks with stores have; empty where each has staged the same. They
+// differ after a kill between the renames of COMMIT.json in two node-local directories.
+std::string common_save(const std::vector<Verdict>& all) {
+  std::vector<const Verdict*> with_stores;
+  for (const Verdict& verdict : all) {
+    if (verdict.save_id[0] != '\0') with_stores.push_back(&verdict);
+  }
+  const auto differs = [&](const Verdict* verdict) {
+    return text_of(verdict->save_id) != text_of(with_stores.front()->save_id);
+  };
+  const auto other = std::find_if(with_stores.begin(), with_stores.end(), differs);
+  if (other == with_stores.end()) return {};
+  std::istringstream list(text_of(with_stores.front()->message));
+  for (std::string id; list >> id;) {
+    if (std::all_of(with_stores.begin(), with_stores.end(), [&](const Verdict* verdict) {
+          return text_of(verdict->message).find(id) != std::string::npos;
+        })) {
+      return id;
+    }
+  }
+  throw Error(MILLPOND_E_MISMATCH, "load_commit",
+              "the ranks staged different saves, " + text_of(with_stores.front()->save_id) +
+                  " and " + text_of((*other)->save_id) + ", and have none in common")
+      .at(static_cast<std::uint64_t>(*other - all.data()))
+      .remedy("Give the save id to load_from");
 }
 
 }  // namespace
 
 void Runtime::load_commit(millpond_group group) {
   require_group(group, "load_commit");
-  Verdict mine;
-  std::optional<Error> own = std::exchange(load_failure_, std::nullopt);
   try {
-    if (!own && suspended_) {
-      own = Error(MILLPOND_E_STATE, "load_commit", "the runtime is suspended (phase/1)");
+    std::optional<Error> own = std::exchange(load_failure_, std::nullopt);
+    std::optional<Claims> claims;
+    Verdict mine;
+    // What a rank cannot do it tells the others, and goes on to the next round.
+    const auto attempt = [&](const auto& work) {
+      try {
+        if (!own) work();
+      } catch (const Error& error) {
+        own = error;
+      } catch (const std::exception& error) {
+        own = Error(MILLPOND_E_INTERNAL, "load_commit", error.what());
+      }
+    };
+    const auto cast = [&] {
+      attempt([&] { mine = ballot_of(stores_, claims.emplace(stores_)); });
+      if (own) put_failure(mine, *own);
+      return vote(host_, group, mine, own);
+    };
+    attempt([&] {
+      if (!suspended_) return;
+      throw Error(MILLPOND_E_STATE, "load_commit", "the runtime is suspended (phase/1)");
+    });
+    std::vector<Verdict> all = cast();
+    if (const std::string common = common_save(all); !common.empty()) {
+      host_.log(MILLPOND_LOG_WARNING, "the newest saves of the ranks differ: loading " + common +
+                                          ", the newest that all of them have");
+      attempt([&] {
+        for (const auto& store : stores_) {
+          if (store->bound() && store->staged()->save_id != common) store->stage_again(common);
+        }
+      });
+      all = cast();
     }
-    if (!own) staged_save(stores_).copy(mine.save_id, sizeof(mine.save_id) - 1);
-  } catch (const Error& error) {
-    own = error;
-  }
-  if (own) put_failure(mine, *own);
-  try {
-    const std::vector<Verdict> all = exchange(host_, group, mine);
-    std::vector<const Verdict*> verdicts;
-    for (const Verdict& verdict : all) verdicts.push_back(&verdict);
-    if (const auto failure = judge_verdicts(verdicts, "load_commit", own)) throw Error(*failure);
-    check_same(all);
+    std::uint64_t most = 0;
+    for (const Verdict& verdict : all) most = std::max(most, verdict.number);
+    if (std::any_of(all.begin(), all.end(), [](const Verdict& v) { return v.stores != 0; })) {
+      claims->settle(host_, group, most);
+    }
   } catch (const Error&) {
     for (const auto& store : stores_) store->drop_staged();
     throw;

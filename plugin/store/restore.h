@@ -19,7 +19,8 @@ namespace millpond::plugin {
 // Fills tiles of a new state (Access::kOverwrite) from verified blocks, several of which are read
 // at once. Elements whose format and whose place in their group of 256 stay the same are copied as
 // they are; others go through fp32, which changes nothing where neither format is scaled.
-// Memory: a block for each reader, and 12 bytes for each element of a tile.
+// Memory: a block for each reader, and 12 bytes for each element of a tile. Of many stores a few at
+// a time have open files.
 class Restorer {
  public:
   explicit Restorer(const ShardSources& sources);  // borrowed
@@ -41,6 +42,7 @@ class Restorer {
   };
 
   void fill_segment(TileView& tile, std::uint32_t segment);
+  void read_groups(const TileView& tile, std::uint32_t segment, std::size_t begin, std::size_t end);
   void list_piece(const TileView& tile, const Piece& piece, std::uint32_t segment);
   void encode_piece(const TileView& tile, const Piece& piece, std::uint32_t segment);
   void read_block(const TileView& tile, std::uint32_t segment, std::size_t first, std::size_t last);

@@ -90,6 +90,8 @@ bool ShardSources::take_same(checkpoint::FileSystem& fs, const Commit& commit,
   if (std::count(same.begin(), same.end(), kFresh) != 0) return false;
   if (same_topology(manifest, live)) {
     refuse_extra(manifest, same, fs.shown(reader->directory() + "/" + checkpoint::kManifestName));
+    // A host that names no axes may have had other ranks.
+    same_ranks_ = !manifest.topology.empty() || commit.world_size == 1;
   }
   for (std::size_t i = 0; i < same.size(); ++i) {
     sources_[i].push_back({0, same[i], part_of(manifest.shards[same[i]])});

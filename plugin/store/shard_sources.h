@@ -45,6 +45,8 @@ class ShardSources {
   std::vector<std::uint64_t> counters(const Profile& live) const;
   std::uint64_t completed() const;  // steps of the store
   bool resharded() const { return resharded_; }
+  // The store was saved by the same rank of the same topology: it has all that was its own.
+  bool same_ranks() const { return same_ranks_; }
   std::string shown_manifest() const;  // of the first store, for messages
 
  private:
@@ -57,6 +59,7 @@ class ShardSources {
   std::vector<std::vector<ShardSource>> sources_;
   std::vector<checkpoint::Part> parts_;
   bool resharded_ = false;
+  bool same_ranks_ = false;
   std::string base_;  // the first store's manifest, for messages
 };
 

@@ -49,10 +49,14 @@ struct HeldState {
 // files, with the live profile's shard order.
 struct StagedLoad {
   std::string save_id;
+  std::string path;                // where it is
+  std::uint64_t flags = 0;         // of load_from
+  std::vector<std::string> saves;  // that might have been taken, newest first
   std::unique_ptr<StreamedState> streamed;
   std::vector<std::uint64_t> steps;
   std::uint64_t completed = 0;
-  bool write_model = true;  // not MILLPOND_IO_KEEP_MODEL
+  std::vector<std::string> others;  // parts of the save that this store does not have (claims.h)
+  bool write_model = true;          // not MILLPOND_IO_KEEP_MODEL
   millpond_stream stream{};
 };
 
@@ -117,6 +121,8 @@ class Store {
   // (the store is poisoned then).
   void install_load(StagedLoad load);
   void stage_load(StagedLoad load);  // replaces an older one
+  // The same with another save of the directory. A refusal leaves nothing staged.
+  void stage_again(const std::string& save_id);
   std::optional<StagedLoad> take_staged();
   const std::optional<StagedLoad>& staged() const { return staged_; }
   void drop_staged();

@@ -30,7 +30,9 @@ class MemoryFile final : public File {
     const bool half = fs_->call("write " + path_, true);
     const std::size_t count = half ? bytes.size() / 2 : bytes.size();
     if (node_->bytes.size() < offset + count) node_->bytes.resize(offset + count);
-    std::copy_n(reinterpret_cast<const char*>(bytes.data()), count, node_->bytes.data() + offset);
+    const auto* const from = reinterpret_cast<const char*>(bytes.data());
+    std::copy_n(from, count, node_->bytes.data() + offset);
+    node_->unsynced.push_back({offset, std::string(from, count)});
     if (half) throw Crash{};
   }
   void sync_data() override {
@@ -46,6 +48,7 @@ class MemoryFile final : public File {
   void keep() {
     node_->durable_bytes = node_->bytes;
     node_->synced = true;
+    node_->unsynced.clear();
   }
   MemoryFileSystem* fs_;
   std::shared_ptr<Node> node_;
@@ -137,6 +140,7 @@ std::unique_ptr<File> MemoryFileSystem::take_in(const std::string& path, int des
   const auto parent = parent_of(path, &name);
   auto node = std::make_shared<Node>();
   node->bytes = offered->second;
+  node->unsynced.push_back({0, offered->second});
   parent->names[name] = node;
   return std::make_unique<MemoryFile>(this, node, path, true);
 }
@@ -180,6 +184,45 @@ void MemoryFileSystem::remove_tree(const std::string& path) {
 
 namespace {
 
+using Names = std::map<std::string, std::shared_ptr<Node>>;
+using Write = MemoryFileSystem::Write;
+
+constexpr std::size_t kPage = 4096;
+
+// The log of unsynced writes replayed: a half of their pages, in any order.
+std::string some_writes(const Node& node, std::mt19937_64* random) {
+  std::string left = node.synced ? node.durable_bytes : std::string();
+  if ((*random)() & 1) left.resize(node.bytes.size());
+  std::vector<Write> pages;
+  for (const Write& write : node.unsynced) {
+    for (std::size_t at = 0; at < write.bytes.size(); at += kPage) {
+      pages.push_back({write.offset + at, write.bytes.substr(at, kPage)});
+    }
+  }
+  std::shuffle(pages.begin(), pages.end(), *random);
+  for (const Write& page : pages) {
+    if ((*random)() & 1) continue;
+    if (left.size() < page.offset + page.bytes.size()) {
+      left.resize(page.offset + page.bytes.size());
+    }
+    std::copy(page.bytes.begin(), page.bytes.end(),
+              left.begin() + static_cast<std::ptrdiff_t>(page.offset));
+  }
+  return left;
+}
+
+// Each name as it was at the last sync of the directory, or as it is now.
+Names some_names(const Node& node, std::mt19937_64* random) {
+  Names all = node.durable_names;
+  all.insert(node.names.begin(), node.names.end());
+  Names left;
+  for (const auto& [name, either] : all) {
+    const Names& from = (*random)() & 1 ? node.names : node.durable_names;
+    if (const auto found = from.find(name); found != from.end()) left.insert(*found);
+  }
+  return left;
+}
+
 std::shared_ptr<Node> survive(const Node& node, Survival survival, std::mt19937_64* random) {
   const bool coin = (*random)() & 1;
   const bool contents = survival == Survival::kEverything || survival == Survival::kContentsOnly ||
@@ -189,7 +232,9 @@ std::shared_ptr<Node> survive(const Node& node, Survival survival, std::mt19937_
   auto left = std::make_shared<Node>();
   left->directory = node.directory;
   left->synced = true;
-  if (contents) {
+  if (survival == Survival::kSomeWrites) {
+    left->bytes = some_writes(node, random);
+  } else if (contents) {
     left->bytes = node.bytes;
   } else if (node.synced) {
     left->bytes = node.durable_bytes;
@@ -197,9 +242,10 @@ std::shared_ptr<Node> survive(const Node& node, Survival survival, std::mt19937_
     left->bytes.assign(node.bytes.size(), '\0');
   }
   left->durable_bytes = left->bytes;
-  for (const auto& [name, child] : names ? node.names : node.durable_names) {
-    left->names[name] = survive(*child, survival, random);
-  }
+  const Names kept = survival == Survival::kSomeWrites ? some_names(node, random)
+                     : names                           ? node.names
+                                                       : node.durable_names;
+  for (const auto& [name, child] : kept) left->names[name] = survive(*child, survival, random);
   left->durable_names = left->names;
   return left;
 }

@@ -23,6 +23,9 @@ enum class Survival : std::uint8_t {
   kNamesOnly,     // power loss: directories are as they were, unsynced contents are zeros
   kContentsOnly,  // power loss: contents are as they were, unsynced names are gone
   kRandom,        // each file and each directory one or the other
+  // power loss, from the log of writes: of those that no sync followed each page is there or not,
+  // in any order; of names each new, changed or removed one by itself; lengths as they come
+  kSomeWrites,
 };
 
 class MemoryFileSystem final : public FileSystem {
@@ -54,10 +57,15 @@ class MemoryFileSystem final : public FileSystem {
   std::map<std::string, std::string> files() const;
   std::string& bytes(const std::string& path);  // for damage
 
+  struct Write {
+    std::uint64_t offset = 0;
+    std::string bytes;
+  };
   struct Node {
     bool directory = false;
     std::string bytes, durable_bytes;
-    bool synced = false;  // durable_bytes mean something
+    bool synced = false;          // durable_bytes mean something
+    std::vector<Write> unsynced;  // since the last sync, in the order of the calls
     std::map<std::string, std::shared_ptr<Node>> names, durable_names;
   };
 

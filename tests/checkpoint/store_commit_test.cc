@@ -1,7 +1,6 @@
-// Saves that are cut short: cancelled, killed, out of space, by one store of several or one node of
-// several. What loads afterwards is the older save or the new one, whole.
+// Saves that are cut short: cancelled, killed, by one store of several or one node of several. What
+// loads afterwards is the older save or the new one, whole.
 #include <gtest/gtest.h>
-#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -101,38 +100,6 @@ TEST_F(Cut, a_cancelled_save_leaves_the_older_one_and_no_leftovers) {
   ASSERT_EQ(load(training, path(), &status_), MILLPOND_OK) << status_.text();
   take_over(training, saved);
   EXPECT_EQ(training.models_differ() + training.state_differs(), "");
-}
-
-TEST_F(Cut, B15_a_full_disk_during_a_save_leaves_the_older_one) {
-  TemporaryDirectory small;
-  if (mount("tmpfs", small.path().c_str(), "tmpfs", 0, "size=1m") != 0) {
-    GTEST_SKIP() << "mounting a tmpfs is not allowed here: " << strerror(errno);
-  }
-  Job job(scratch_.path(), kSmallTiles);
-  Training training(job, "s", usual_parameters());
-  ASSERT_EQ(training.bind(&status_), MILLPOND_OK);
-  training.train(1, 2);
-  const std::string path = small.path() + "/state";
-  ASSERT_EQ(save(training, path, &status_), MILLPOND_OK) << status_.text();
-  const std::filesystem::path older = only_save(path);
-  const std::vector<PlainParameter> saved = training.plain;
-  training.train(3);
-  // The rest of the disk is filled so that the save stops at another place each time.
-  for (const std::size_t left : {0U, 40'000U, 100'000U, 150'000U, 200'000U, 250'000U}) {
-    const std::string filler = small.path() + "/filler";
-    write_file(filler, std::string(2 << 20, 'x'));
-    const std::size_t had = file_bytes(filler).size();
-    std::filesystem::resize_file(filler, had > left ? had - left : 0);
-    EXPECT_EQ(save(training, path, &status_), MILLPOND_E_NO_SPACE) << left << status_.text();
-    std::filesystem::remove(filler);
-    EXPECT_EQ(only_save(path), older) << left;
-  }
-  EXPECT_EQ(training.state_differs(), "");
-  ASSERT_EQ(load(training, path, &status_), MILLPOND_OK) << status_.text();
-  take_over(training, saved);
-  EXPECT_EQ(training.models_differ() + training.state_differs(), "");
-  ASSERT_EQ(save(training, path, &status_), MILLPOND_OK) << status_.text();
-  umount2(small.path().c_str(), MNT_DETACH);
 }
 
 // B35 with a real SIGKILL: a child trains and saves in a loop and is killed a moment after a save

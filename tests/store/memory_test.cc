@@ -2,45 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 
+#include "tests/store/campaign.h"
+#include "tests/store/peak_memory.h"
 #include "tests/store/training.h"
 
 namespace millpond::tests {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
-std::uint64_t status_bytes(const std::string& key) {
-  std::ifstream file("/proc/self/status");
-  std::string line;
-  while (std::getline(file, line)) {
-    if (line.rfind(key + ":", 0) == 0) return std::stoull(line.substr(key.size() + 1)) * 1024;
-  }
-  return 0;
-}
-
-// The highest resident size since reset(), above the size then.
-class Peak {
- public:
-  bool reset() {
-    std::ofstream file("/proc/self/clear_refs");
-    file << "5" << std::flush;
-    before_ = status_bytes("VmRSS");
-    return static_cast<bool>(file);
-  }
-  std::uint64_t grown() const {
-    const std::uint64_t peak = status_bytes("VmHWM");
-    return peak > before_ ? peak - before_ : 0;
-  }
-
- private:
-  std::uint64_t before_ = 0;
-};
 
 TEST(Memory, B44_R08_bind_and_refresh_go_tile_by_tile) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's shadow memory hides what is measured";
@@ -51,7 +19,7 @@ TEST(Memory, B44_R08_bind_and_refresh_go_tile_by_tile) {
           "\"tile_elements\": 65536, \"host_memory_bytes\": " + std::to_string(8 * kTile));
   Training training(job, "s", {{"a", kElements, 0, 0}});
   training.plain.clear();
-  Peak peak;
+  PeakMemory peak;
   if (!peak.reset()) GTEST_SKIP() << "/proc/self/clear_refs cannot be written here";
   Status status;
   ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();

@@ -5,7 +5,8 @@
  *
  * Runtime calls: every rank of the group takes part, also one that has failed or has no store. Each
  * does a fixed number of allgather rounds: save_begin 1, save_commit 2, load_commit 1 (none where
- * the group has one rank). */
+ * the group has one rank). Where that round told all ranks so, load_commit takes more: one because
+ * their newest saves differ, two because the save was made by other ranks. */
 #ifndef MILLPOND_CHECKPOINT_H_
 #define MILLPOND_CHECKPOINT_H_
 
@@ -57,7 +58,9 @@ typedef struct millpond_ext_checkpoint {
   int32_t (*save_commit)(millpond_runtime* runtime, millpond_group group, millpond_str save_id,
                          millpond_status* status);
   /* Installs what load_from with MILLPOND_IO_STAGE staged, on all stores of all ranks or on none.
-   */
+   * Where ranks staged different saves, because the host named none and their node-local
+   * directories differ, the newest that all have is staged instead. MILLPOND_E_MISMATCH also where
+   * the save has a parameter that none of the ranks has. */
   int32_t (*load_commit)(millpond_runtime* runtime, millpond_group group, millpond_status* status);
 } millpond_ext_checkpoint;
 

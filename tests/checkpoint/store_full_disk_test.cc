@@ -1,0 +1,112 @@
+// B15: saves that run out of space, at 100 fill levels from nothing free to almost enough (a few of
+// them outside the campaign): where the checkpoint is on a filesystem of its own and where it is on
+// that of the scratch files, too. The live store and the older save are what they were.
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/statvfs.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <set>
+
+#include "tests/checkpoint/saved_training.h"
+#include "tests/store/campaign.h"
+
+namespace millpond::tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kLevels = 100, kFew = 8;
+
+// A tmpfs of 4 MiB while it lives.
+class SmallDisk {
+ public:
+  SmallDisk() : mounted_(mount("tmpfs", path().c_str(), "tmpfs", 0, "size=4m") == 0) {}
+  ~SmallDisk() {
+    if (mounted_) umount2(path().c_str(), MNT_DETACH);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  bool mounted() const { return mounted_; }
+  std::string path() const { return directory_.path(); }
+  std::uint64_t free_bytes() const {
+    struct statvfs info = {};
+    EXPECT_EQ(statvfs(path().c_str(), &info), 0);
+    return info.f_bavail * info.f_frsize;
+  }
+  void leave_free(std::uint64_t bytes) const {
+    const std::uint64_t free = free_bytes();
+    ASSERT_GE(free, bytes);
+    std::ofstream(path() + "/filler", std::ios::binary) << std::string(free - bytes, 'x');
+  }
+  void empty() const { fs::remove(path() + "/filler"); }
+
+ private:
+  TemporaryDirectory directory_;
+  bool mounted_;
+};
+
+std::uint64_t in_pages(std::uint64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
+class FullDisk : public ::testing::TestWithParam<bool> {};
+
+TEST_P(FullDisk, B15_in_a_save_leaves_the_older_one_and_the_live_store) {
+  const bool scratch_too = GetParam();
+  const TemporaryDirectory roomy;
+  const SmallDisk disk;
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs is not allowed here: " << strerror(errno);
+  const std::string scratch = scratch_too ? disk.path() + "/scratch" : roomy.path();
+  fs::create_directories(scratch);
+  std::vector<Parameter> parameters = usual_parameters();
+  parameters.push_back({"more", 25'000, 0, 2});
+  Job job(scratch, kSmallTiles);
+  Training training(job, "s", parameters);
+  Status status;
+  ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
+  training.train(1, 2);
+  const std::string path = disk.path() + "/state";
+  ASSERT_EQ(save(training, path, &status), MILLPOND_OK) << status.text();
+  const fs::path older = only_save(path);
+  const std::vector<PlainParameter> saved = training.plain;
+  training.train(3);
+  const Everything live = everything(training);
+
+  // What one more save takes: a copy of the state or reserved files for its successor, and the
+  // rest.
+  std::uint64_t needed = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(older)) {
+    if (entry.is_regular_file()) needed += in_pages(entry.file_size());
+  }
+  std::set<std::uint64_t> levels;
+  for (const std::uint64_t level : some_of(kLevels, kFew)) {
+    const std::uint64_t left = needed * level / kLevels / 4096 * 4096;
+    SCOPED_TRACE(std::to_string(left) + " of " + std::to_string(needed) + " bytes are free");
+    levels.insert(left);
+    disk.leave_free(left);
+    EXPECT_EQ(save(training, path, &status), MILLPOND_E_NO_SPACE) << status.text();
+    disk.empty();
+    EXPECT_EQ(only_save(path), older);
+    EXPECT_EQ(everything(training), live);
+    if (HasFailure()) return;
+  }
+  EXPECT_EQ(levels.size(), some_of(kLevels, kFew).size()) << "levels that are the same";
+  std::printf(
+      "%zu fill levels of a save of %llu bytes: wanted the older save and the live state "
+      "unchanged each time, got it\n",
+      levels.size(), static_cast<unsigned long long>(needed));
+  ASSERT_EQ(load(training, path, &status), MILLPOND_OK) << status.text();
+  take_over(training, saved);
+  EXPECT_EQ(training.models_differ() + training.state_differs(), "");
+  ASSERT_EQ(save(training, path, &status), MILLPOND_OK) << status.text();
+  training.train(4, 5);
+  EXPECT_EQ(training.models_differ() + training.state_differs(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Disks, FullDisk, ::testing::Bool(), [](const auto& info) {
+  return info.param ? "of_scratch_too" : "of_its_own";
+});
+
+}  // namespace
+}  // namespace millpond::tests
