@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "tests/store/campaign.h"
+#include "tests/sanitized.h"
 #include "tests/store/peak_memory.h"
 #include "tests/store/training.h"
 
