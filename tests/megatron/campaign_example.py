@@ -1,0 +1,49 @@
+"""examples/megatron_train.py under torchrun: compared byte by byte, and killed and resumed."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import ranks
+from test_training import NEWEST, need
+
+EXAMPLE = ranks.ROOT / "examples" / "megatron_train.py"
+TEXT = ranks.ROOT / "README.md"
+
+
+def torchrun(tmp_path: Path, *more: str, size: int = 2) -> subprocess.CompletedProcess[str]:
+    need(NEWEST)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir(exist_ok=True)
+    small = ["--width", "32", "--context", "16", "--batch", "2", "--steps", "8"]
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone",
+         "--nproc-per-node", str(size), str(EXAMPLE), "--text", str(TEXT), "--scratch",
+         str(scratch), *small, *more],
+        env=ranks.environment(NEWEST), cwd=tmp_path, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, timeout=600,
+    )  # fmt: skip
+
+
+def digest(run: subprocess.CompletedProcess[str]) -> str:
+    assert run.returncode == 0, run.stdout[-6000:]
+    found = re.search(r"^parameters (\w{16})$", run.stdout, re.M)
+    assert found, run.stdout[-6000:]
+    return found[1]
+
+
+def test_a_killed_run_resumes_to_the_bytes_of_one_that_was_not(tmp_path: Path) -> None:
+    saved = ["--save", str(tmp_path / "checkpoints"), "--save-every", "3"]
+    killed = torchrun(tmp_path, *saved, "--kill-at", "5")
+    assert killed.returncode != 0 and f"exitcode  : -{int(signal.SIGKILL)}" in killed.stdout
+    resumed = torchrun(tmp_path, *saved, "--resume")
+    assert "goes on after step 3" in resumed.stdout
+    compared = torchrun(tmp_path, "--compare")
+    assert "the same, bit for bit" in compared.stdout
+    assert digest(resumed) == digest(compared)
+
+
