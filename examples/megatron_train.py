@@ -1,7 +1,7 @@
 """A small GPT of Megatron-core on the bytes of a real text, its optimizer's state streamed.
 
-    torchrun --nproc-per-node 2 examples/megatron_train.py --text book.txt --scratch /mnt/nvme/s --compare
-    torchrun --nproc-per-node 4 examples/megatron_train.py --text book.txt --scratch /mnt/nvme/s --tp 2
+    torchrun --nproc-per-node 2 examples/megatron_train.py --text t.txt --scratch /nvme --compare
+    torchrun --nproc-per-node 4 examples/megatron_train.py --text t.txt --scratch /nvme --tp 2
     ... --save checkpoints --save-every 20            # then kill it whenever you like
     ... --save checkpoints --save-every 20 --resume   # goes on after the newest checkpoint
 
@@ -70,7 +70,9 @@ def arguments() -> argparse.Namespace:
                         help="pinned memory of a rank in MiB (default 64)")  # fmt: skip
     parser.add_argument("--save", type=Path, help="directory of checkpoints")
     parser.add_argument("--save-every", type=int, default=20, help="steps (default 20)")
-    parser.add_argument("--resume", action="store_true", help="after the newest checkpoint of --save")
+    parser.add_argument(
+        "--resume", action="store_true", help="after the newest checkpoint of --save"
+    )
     parser.add_argument("--kill-at", type=int, metavar="STEP",
                         help="SIGKILL after this step, to try a resume")  # fmt: skip
     given = parser.parse_args()
@@ -144,9 +146,7 @@ class Side:
 
     def state(self, step: int, loading: bool = False) -> dict[str, Any]:
         model = self.model.module.sharded_state_dict()
-        optimizer = self.optimizer.sharded_state_dict(
-            model, is_loading=loading, metadata=METADATA
-        )
+        optimizer = self.optimizer.sharded_state_dict(model, is_loading=loading, metadata=METADATA)
         return {"model": model, "optimizer": optimizer, "step": step}
 
     def save(self, step: int) -> None:

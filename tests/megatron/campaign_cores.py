@@ -38,8 +38,10 @@ def test_checkpoints_of_older_releases(release: str, tmp_path: Path) -> None:
 
 # Saved by two ranks, loaded by others: data parallelism of another size, tensor parallelism taken
 # away and added, experts put together.
-OTHERS = [("gpt", "gpt", 1), ("gpt", "gpt", 4), ("gpt_tp2", "gpt", 1), ("gpt_tp2", "gpt", 2),
-          ("gpt", "gpt_tp2", 2), ("gpt_tp2", "gpt_tp2", 4), ("gpt_experts", "gpt_experts", 4)]  # fmt: skip
+OTHERS = [
+    ("gpt", "gpt", 1), ("gpt", "gpt", 4), ("gpt_tp2", "gpt", 1), ("gpt_tp2", "gpt", 2),
+    ("gpt", "gpt_tp2", 2), ("gpt_tp2", "gpt_tp2", 4), ("gpt_experts", "gpt_experts", 4),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -45,5 +45,3 @@ def test_a_killed_run_resumes_to_the_bytes_of_one_that_was_not(tmp_path: Path) -
     compared = torchrun(tmp_path, "--compare")
     assert "the same, bit for bit" in compared.stdout
     assert digest(resumed) == digest(compared)
-
-

@@ -4,7 +4,7 @@ with a small GPT on bytes, streamed where --stream-optimizer-state-to-disk is gi
 python run_tree.py OUT MEGATRON'S ARGUMENTS...
 
 Writes OUT.<rank>: JSON with the loss and a digest of all parameters before every iteration's step.
-MILLPOND_CHANGE_ARGUMENT=NAME sets args.NAME after enable, as trainers do that rewrite arguments.
+MILLPOND_CHANGE_ARGUMENT=NAME sets args.NAME before the first step, as some trainers do.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ figures: dict[str, list[str]] = {"losses": [], "params": []}
 
 
 def for_a_tree() -> None:
-    """What training, beyond core, takes for granted: CUDA is there, and nobody needs the C++ index
-    builder, since the data set is this file's."""
+    """What training, beyond core, takes for granted: CUDA is there, which start-up demands, and
+    nobody needs the C++ index builder, since the data set is this file's."""
     from megatron.core.datasets import utils
 
     torch.cuda.is_available = lambda: True
@@ -67,11 +67,10 @@ def model_provider(pre_process: bool = True, post_process: bool = True, *_: Any,
     from megatron.training import get_args
     from megatron.training.arguments import core_transformer_config_from_args
 
+    torch.cuda.is_available = lambda: False  # start-up has asked
     args = get_args()
     if args.stream_optimizer_state_to_disk:
         millpond.megatron.enable(args)
-        if CHANGED:
-            setattr(args, CHANGED, True)
     return GPTModel(
         core_transformer_config_from_args(args), get_gpt_layer_local_spec(),
         vocab_size=args.padded_vocab_size, max_sequence_length=args.max_position_embeddings,
@@ -97,6 +96,10 @@ def note(model: Any) -> None:
 
 
 def forward_step(data: Any, model: Any, *_: Any) -> Any:
+    from megatron.training import get_args
+
+    if CHANGED:
+        setattr(get_args(), CHANGED, True)
     text = next(data)["text"]
     inputs, labels = text[:, :-1].contiguous(), text[:, 1:].contiguous()
     length = inputs.shape[1]

@@ -17,9 +17,7 @@ from training import Run
 def part(shard: Any, whole: torch.Tensor) -> torch.Tensor:
     """The shard's elements of a whole parameter."""
     box = whole
-    for dim, (begin, size) in enumerate(
-        zip(shard.box_offset, shard.parameter.shape, strict=True)
-    ):
+    for dim, (begin, size) in enumerate(zip(shard.box_offset, shard.parameter.shape, strict=True)):
         box = box.narrow(dim, begin, size)
     return box.reshape(-1)[shard.flat[0] : shard.flat[1]]
 

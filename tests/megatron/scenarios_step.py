@@ -39,7 +39,10 @@ def refused_beforehand(case: str, base: Path) -> None:
         emptied = torch.empty_like(whole)
         emptied.untyped_storage().resize_(0)
         cut = whole[: whole.numel() // 2 + 8]
-        for taken, words in ((emptied, "took the buffer away"), (cut, "the parameter buffer's range")):
+        for taken, words in (
+            (emptied, "took the buffer away"),
+            (cut, "the parameter buffer's range"),
+        ):
             run.gradients()
             if RANK == 1:  # a memory saver, or a buffer of another size
                 bucket.param_data = taken
@@ -117,7 +120,7 @@ def figures(case: str, base: Path) -> None:
     assert f"written {written / 1e6:.1f} MB" in lines[2], (written, lines[2])
     assert not [line for line in plugins.stop() if line.startswith("step ")], "a second line"
     seen = "\n".join(printed.stop())
-    if RANK == dist.get_world_size() - 1 and seen:  # 0.13 and older print instead
+    if dist.get_world_size() - 1 == RANK and seen:  # 0.13 and older print instead
         assert seen.count("streamed-optimizer-step") == 1, seen
     assert timers.log == original, "our wrapper is left"
 

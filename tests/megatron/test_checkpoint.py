@@ -12,7 +12,7 @@ from test_training import NEWEST, need, run
 
 SCENARIOS = (
     "gpt:after_kill",
-    "gpt:sync",  # B25 B28 R01 R02: counters and moments come back, also over an optimizer with steps
+    "gpt:sync",  # B25 B28 R01 R02: counters and moments come back, also over later steps
     "gpt:cold",  # B29 B30
     "gpt_experts:sync",  # two members of a chain, other groups on every rank
     "gpt:background",

@@ -1,3 +1,4 @@
+# ruff: noqa: SIM905
 """A full Megatron-LM source tree, outside this one: its `pretrain` with its own arguments,
 checkpointing, timers and writers. MILLPOND_MEGATRON_LM names the tree; without it all is skipped.
 
@@ -29,8 +30,8 @@ COMMON = """--num-layers 2 --hidden-size 32 --ffn-hidden-size 64 --num-attention
  --no-bias-swiglu-fusion --no-bias-dropout-fusion --no-gradient-accumulation-fusion
  --no-persist-layer-norm --no-rope-fusion --attention-dropout 0 --hidden-dropout 0
  --use-cpu-initialization --tokenizer-type NullTokenizer --vocab-size 255
- --distributed-backend gloo --eval-iters 0 --eval-interval 1000 --log-interval 1 --logging-level 20
- --timing-log-level 1 --num-workers 0""".split()
+ --distributed-backend gloo --eval-iters 0 --eval-interval 1000 --log-interval 1
+ --logging-level 20 --timing-log-level 1 --num-workers 0""".split()
 
 
 class Job:
@@ -45,7 +46,8 @@ class Job:
             **variables: str) -> list[str]:  # fmt: skip
         """What the ranks printed."""
         own = ["--stream-optimizer-state-to-disk", "--stream-optimizer-state-dir",
-               str(self.base / "scratch"), "--stream-optimizer-state-host-memory", "0.0625"]  # fmt: skip
+               str(self.base / "scratch"), "--stream-optimizer-state-host-memory",
+               "0.0625"]  # fmt: skip
         format_ = [] if "--ckpt-format" in more else ["--ckpt-format", "torch_dist"]
         arguments = [*COMMON, *format_, *(own if streamed else []), *more]
         done = ranks.launch(

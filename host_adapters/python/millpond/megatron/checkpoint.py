@@ -228,7 +228,8 @@ class Checkpoints:
 
     def _import(self, base: Path, original: Callable[..., Any], *args: Any, **kw: Any) -> Any:
         """A checkpoint of the Python store: everything but the optimizer is Megatron's, the state
-        comes from that store's files. Nothing is written unless every rank's are whole. Collective."""
+        comes from that store's files. Nothing is written unless every rank's are whole.
+        Collective."""
         session, refusal, stores = self._session, None, []
         try:
             stores = reference.stores_of(session.members(), base, session.options)

@@ -117,7 +117,7 @@ def scalars_of(figures: Sequence[StepFigures]) -> Iterator[tuple[str, float]]:
 
 def _not_a_step(record: logging.LogRecord) -> bool:
     """The plugin's own line for each store is left out: a rank has one line a step."""
-    return not (record.args and str(record.args[0]).startswith("step "))
+    return not record.getMessage().startswith("step ")
 
 
 def _with_ours(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -127,8 +127,8 @@ class Saved:
             path = self._directory / Path(meta["file"]).name
             if live != numels:
                 raise _mismatch(
-                    f"{path} has entries of {numels} elements, this run's shards at that place have "
-                    f"{live}: the layout is another (number of ranks, bucket size, release)",
+                    f"{path} has entries of {numels} elements, this run's shards at that place "
+                    f"have {live}: the layout is another (number of ranks, bucket size, release)",
                     "entry_numels",
                 )
             self._count(entries, meta["steps"], path)
