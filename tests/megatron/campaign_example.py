@@ -20,13 +20,19 @@ def torchrun(tmp_path: Path, *more: str, size: int = 2) -> subprocess.CompletedP
     scratch = tmp_path / "scratch"
     scratch.mkdir(exist_ok=True)
     small = ["--width", "32", "--context", "16", "--batch", "2", "--steps", "8"]
-    return subprocess.run(
+    command = (
         [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone",
          "--nproc-per-node", str(size), str(EXAMPLE), "--text", str(TEXT), "--scratch",
-         str(scratch), *small, *more],
-        env=ranks.environment(NEWEST), cwd=tmp_path, text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, timeout=600,
+         str(scratch), *small, *more]
     )  # fmt: skip
+    # Into a file: a killed rank's writer processes may hold its output open.
+    with (tmp_path / "output").open("w+") as output:
+        done = subprocess.run(
+            command, env=ranks.environment(NEWEST), cwd=tmp_path, stdout=output,
+            stderr=subprocess.STDOUT, timeout=300, process_group=0,
+        )  # fmt: skip
+        output.seek(0)
+        return subprocess.CompletedProcess(command, done.returncode, output.read())
 
 
 def digest(run: subprocess.CompletedProcess[str]) -> str:
