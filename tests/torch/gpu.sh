@@ -8,4 +8,7 @@ plugin=${1:?"usage: bash tests/torch/gpu.sh PLUGIN [PYTHONPATH], PLUGIN a libmil
 MILLPOND_PLUGIN=$(realpath "$plugin")
 PYTHONPATH=$(realpath ../../host_adapters/python)${2:+:$(realpath "$2")}
 export MILLPOND_PLUGIN PYTHONPATH PYTHONDONTWRITEBYTECODE=1
-exec "${PYTHON:-python3}" -m pytest -q -rs -s -p no:cacheprovider test_cuda.py
+run() { "${PYTHON:-python3}" -m pytest -q -rs -s -p no:cacheprovider "$@"; }
+run test_cuda.py
+# Two models are compared bit by bit: torch's own kernels must repeat themselves.
+MILLPOND_TEST_DEVICE=cuda CUBLAS_WORKSPACE_CONFIG=:4096:8 run test_loop.py test_state_dicts.py

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
+from itertools import compress, repeat
+from operator import attrgetter, is_
 
 import torch
 from torch import Tensor
@@ -17,6 +19,8 @@ from torch import Tensor
 from .. import abi
 from ..errors import StateError
 from .binding import Entry
+
+_GRAD = attrgetter("parameter.grad")
 
 
 class Owned:
@@ -34,7 +38,7 @@ class Owned:
     def check(self, entries: Sequence[Entry]) -> None:
         """Raises where a parameter without a gradient has lost its module."""
         suspects = []
-        for entry in [e for e in entries if e.parameter.grad is None]:
+        for entry in compress(entries, map(is_, map(_GRAD, entries), repeat(None))):
             key = id(entry.parameter)
             if key in self._owned:
                 count = self._missing[key] = self._missing.get(key, 0) + 1

@@ -43,9 +43,12 @@ class Entry:
 
 
 class Binding:
-    """shard_state: every rank has whole parameters and streams its run of each."""
+    """shard_state: every rank has whole parameters and streams its run of each. `before`: the
+    binding that this one takes the place of."""
 
-    def __init__(self, entries: Sequence[Entry], ranks: Ranks, shard_state: bool):
+    def __init__(
+        self, entries: Sequence[Entry], ranks: Ranks, shard_state: bool, before: Binding | None
+    ):
         self.entries = entries
         self.ranks = ranks
         self.parameters = [entry.parameter for entry in entries]
@@ -55,7 +58,7 @@ class Binding:
         flats = [flat(t, p.order) for t, p in zip(self.locals, self.placements, strict=True)]
         sizes = [t.numel() for t in flats]
         self._wholes = flats
-        self.cuts = cut(sizes, ranks.size) if shard_state else [[(0, n) for n in sizes]]
+        self.cuts = self._cut(sizes, before) if shard_state else [[(0, n) for n in sizes]]
         self.ranges = self.cuts[ranks.rank if shard_state else 0]
         self.flats = [t[a:b] for t, (a, b) in zip(flats, self.ranges, strict=True)]
         self.with_main = [t.dtype != torch.float32 for t in self.locals]
@@ -80,6 +83,23 @@ class Binding:
         if refusals:
             raise refused(refusals)
         return [f for f in found if isinstance(f, Placement)]
+
+    def _cut(self, sizes: list[int], before: Binding | None) -> list[list[tuple[int, int]]]:
+        """Every rank's range of each parameter. One that was bound before keeps its ranges, since
+        its state is where it was; the others are cut among themselves."""
+        known = before.ranges_by_shard() if before is not None else {}
+        kept = [known.get((self.key(i), place)) for i, place in enumerate(self.placements)]
+        fresh = [size for size, ranges in zip(sizes, kept, strict=True) if ranges is None]
+        made = iter(zip(*cut(fresh, self.ranks.size), strict=True))
+        by_parameter = [ranges or next(made) for ranges in kept]
+        return [list(ranges) for ranges in zip(*by_parameter, strict=True)]
+
+    def ranges_by_shard(self) -> dict[tuple[str, Placement], tuple[tuple[int, int], ...]]:
+        by_parameter = zip(*self.cuts, strict=True)
+        return {
+            (self.key(i), place): ranges
+            for i, (place, ranges) in enumerate(zip(self.placements, by_parameter, strict=True))
+        }
 
     # ---- what was bound, and whether it still is
 

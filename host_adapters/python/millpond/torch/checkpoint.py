@@ -28,11 +28,7 @@ from torch.distributed.checkpoint.state_dict import (
 
 from .. import abi
 from ..errors import CheckpointError
-from .incoming import set_counters
-from .moments import MOMENTS, write_run, zero_run
 from .optimizer import StreamedOptimizer
-from .placement import flat, local_of
-from .proof import stream_of
 from .saving import Save
 
 Path_ = str | os.PathLike[str]
@@ -67,19 +63,19 @@ class Pair:
         self.path = Path(path)
         self._ranks = optimizer.ranks
         self._state: Save = optimizer.async_save(self.path / "state")
-        weights = {
-            "model": get_model_state_dict(model),
-            "optimizer": get_optimizer_state_dict(model, optimizer),
-            "millpond": {"save_id": self._state.save_id},
-            "extra": extra,
-        }
         self._target = self.path / f"weights-{self._state.save_id}"
         self._weights: Any = None
         self._failure: BaseException | None = None
         try:
+            weights = {
+                "model": get_model_state_dict(model),
+                "optimizer": get_optimizer_state_dict(model, optimizer),
+                "millpond": {"save_id": self._state.save_id},
+                "extra": extra,
+            }
             self._weights = self._start(weights, background)
         except Exception as failure:
-            self._failure = failure
+            self._failure = failure  # told by commit, where all ranks are
 
     def _start(self, weights: dict[str, Any], background: bool) -> Any:
         if not background:
@@ -174,52 +170,3 @@ def _newest(base: Path) -> str | None:
         if (base / f"weights-{save_id}").is_dir():
             found.append((int(json.loads(commit.read_text()).get("sequence", 0)), save_id))
     return max(found)[1] if found else None
-
-
-def import_dcp(
-    path: Path_, model: torch.nn.Module, optimizer: StreamedOptimizer, prefix: str = "optimizer"
-) -> None:
-    """Moments and counters of a plain torch Adam from a DCP directory, one tensor at a time and
-    resharded on the way. `prefix`: what stands before ".state.<parameter>.exp_avg" in its keys.
-    Load the weights before: mains begin as they are."""
-    optimizer.bind()
-    store, bound = optimizer._streamed.store, optimizer.binding
-    known = dcp.FileSystemReader(path).read_metadata().state_dict_metadata
-    names = {id(p): _plain(name) for name, p in model.named_parameters()}
-    store.refresh(stream_of(bound.device))
-    counters = []
-    for i, entry in enumerate(bound.entries):
-        stem = f"{prefix}.state.{names[id(entry.parameter)]}"
-        present = [f"{stem}.{name}" in known for name in ("step", *MOMENTS)]
-        if any(present) != all(present):
-            raise CheckpointError(
-                f"import_dcp: {stem} has only a part of Adam's state",
-                code=abi.E_MISMATCH,
-                field=stem,
-            )
-        for name, segment in MOMENTS.items():
-            if not all(present):
-                zero_run(store, i, segment, bound.flats[i].numel())
-                continue
-            value = torch.empty_like(entry.parameter.detach(), dtype=torch.float32)
-            dcp.load({f"{stem}.{name}": value}, checkpoint_id=path)
-            begin, end = bound.ranges[i]
-            run = flat(local_of(value).contiguous(), bound.placements[i].order)
-            write_run(store, i, segment, run[begin:end])
-        step = torch.zeros(())
-        if all(present):
-            dcp.load({f"{stem}.step": step}, checkpoint_id=path)
-        counters.append(int(step))
-    if not any(counters):
-        raise CheckpointError(
-            f"import_dcp: no state of these parameters is below {path} with the prefix {prefix!r}",
-            code=abi.E_MISSING,
-            field="prefix",
-        )
-    set_counters(counters, store)
-    optimizer.adopted(counters)
-
-
-def _plain(name: str) -> str:
-    """A parameter's name without what wrappers put into it, as DCP names it."""
-    return ".".join(part for part in name.split(".") if part not in ("module", "_orig_mod"))

@@ -46,7 +46,8 @@ class Streamed:
         self.ranks = Ranks(process_group)
         self.runtime: Runtime | None = None
         self.store_made: Store | None = None
-        self.binding: Binding | None = None
+        self.binding: Binding | None = None  # None too after a bind that failed
+        self._before: Binding | None = None  # the last one that the store took
         self.arithmetic = ""
         self._flags: list[Any] = []
         self._epoch = 0
@@ -126,8 +127,8 @@ class Streamed:
     def _bind(self, entries: Sequence[Entry], groups: list[dict[str, Any]]) -> None:
         if not entries:
             raise MillpondError("bind: no parameter requires a gradient", field="params")
-        old, self.binding = self.binding, None
-        new = Binding(entries, self.ranks, self.shard_state)
+        old, self.binding = self._before, None
+        new = Binding(entries, self.ranks, self.shard_state, old)
         if old is not None:
             self._check_kept(old, new)
         flags = flags_of(groups)
@@ -141,9 +142,11 @@ class Streamed:
         )  # fmt: skip
         pointers = new.pointers()
         self.store.bind(profile, pointers, stream_of(new.device))
-        self.binding, self._flags = new, flags
+        self.binding = self._before = new
+        self._flags = flags
         if old is not None:
-            kept = [i for i, has in enumerate(new.with_main) if has and i < len(old.entries)]
+            known = {old.key(i) for i in range(len(old.entries))}
+            kept = [i for i, has in enumerate(new.with_main) if has and new.key(i) in known]
             reconcile(self.store, new, kept)
         new.note_versions()
 
@@ -156,11 +159,11 @@ class Streamed:
             if (old.key(i), place, old.ranges[i], old.with_main[i]) in present:
                 continue
             if self.store.counter(i):
-                self.binding = old
                 raise MillpondError(
                     f"{old.entries[i].name} has taken {self.store.counter(i)} steps and is now "
                     "another shard (shape, placement or dtype changed, or it left the optimizer): "
-                    "its state would be lost. Save, make a new optimizer, load.",
+                    "its state would be lost. Undo the change and go on, or save before it and "
+                    "load into a new optimizer after it.",
                     code=abi.E_MISMATCH,
                     field=old.entries[i].name,
                 )
@@ -293,7 +296,7 @@ class Streamed:
         """Destroys the runtime; scratch files go."""
         if self.runtime is not None:
             self.runtime.close()
-        self.runtime = self.store_made = self.binding = None
+        self.runtime = self.store_made = self.binding = self._before = None
 
 
 def cuda_alloc(size: int, _alignment: int, stream: abi.Stream) -> int:
