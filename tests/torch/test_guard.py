@@ -68,7 +68,7 @@ class Quantised(torch.Tensor):
         cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         if function is torch.ops.aten.detach.default:
-            return Quantised(args[0]._data)
+            return type(args[0])(args[0]._data)
         raise NotImplementedError(str(function))
 
 

@@ -33,6 +33,8 @@ from .saving import Save
 
 Path_ = str | os.PathLike[str]
 dcp: Any = torch.distributed.checkpoint
+# DCP's own is no Exception.
+FAILURES = (Exception, torch.distributed.checkpoint.CheckpointException)
 
 
 def save(path: Path_, model: torch.nn.Module, optimizer: StreamedOptimizer, **extra: Any) -> None:
@@ -74,7 +76,7 @@ class Pair:
                 "extra": extra,
             }
             self._weights = self._start(weights, background)
-        except Exception as failure:
+        except FAILURES as failure:
             self._failure = failure  # told by commit, where all ranks are
 
     def _start(self, weights: dict[str, Any], background: bool) -> Any:
@@ -102,7 +104,7 @@ class Pair:
         try:
             if self._weights is not None:
                 self._weights.result()
-        except Exception as failure:
+        except FAILURES as failure:
             self._failure = failure
         try:
             self._ranks.share_failure("saving the weights", self._failure)
