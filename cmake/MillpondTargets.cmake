@@ -55,5 +55,14 @@ function(millpond_test name)
     TEST_PREFIX "${name}."
     DISCOVERY_MODE PRE_TEST
     TEST_FILTER "-Campaign.*" # minutes to hours: tests/campaign.sh runs them
-    PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} ENVIRONMENT "${arg_ENVIRONMENT}")
+    TEST_LIST ${name}_cases
+    PROPERTIES TIMEOUT ${arg_TIMEOUT} ENVIRONMENT "${arg_ENVIRONMENT}")
+  # It would take the second of two labels for the name of a property, and forget all that follow.
+  set(labels_file "${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake")
+  file(CONFIGURE OUTPUT "${labels_file}" @ONLY CONTENT [=[
+foreach(case IN LISTS @name@_cases)
+  set_tests_properties("${case}" PROPERTIES LABELS "@arg_LABELS@")
+endforeach()
+]=])
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${labels_file}")
 endfunction()

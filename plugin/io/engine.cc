@@ -36,6 +36,8 @@ const char* Engine::name() const { return state_->raw->name(); }
 
 std::string Engine::note() const { return state_->raw->note(); }
 
+std::uint32_t Engine::depth() const { return state_->raw->depth(); }
+
 void Engine::use_memory(std::byte* region, std::uint64_t bytes) {
   if (state_->in_raw == 0) state_->raw->use_memory(region, bytes);
 }

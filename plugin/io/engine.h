@@ -73,7 +73,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   const char* name() const;
-  std::string note() const;  // RawEngine::note
+  std::string note() const;     // RawEngine::note
+  std::uint32_t depth() const;  // RawEngine::depth
   // Nothing may be in flight. Before a region is unmapped: use_memory(nullptr, 0), since what is
   // mapped at that address later is other memory than what the kernel knows. Does nothing while the
   // kernel still owns memory.

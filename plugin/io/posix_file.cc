@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "plugin/io/os_error.h"
+#include "plugin/io/retries.h"
 
 namespace millpond::plugin {
 namespace {
@@ -40,14 +41,16 @@ std::uint64_t PosixFile::size() {
 }
 
 void PosixFile::read(std::uint64_t offset, std::span<std::byte> bytes) {
+  Retries retries;
   std::uint64_t done = 0;
   while (done < bytes.size()) {
     const std::size_t count = std::min<std::uint64_t>(kMostAtOnce, bytes.size() - done);
     const ssize_t n =
         ::pread(fd_.get(), bytes.data() + done, count, static_cast<off_t>(offset + done));
-    if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
-      throw os_error("read", path_, errno).at(offset + done).want(bytes.size(), done);
+      const int error = errno;
+      if (retries.again(error)) continue;
+      throw os_error("read", path_, error).at(offset + done).want(bytes.size(), done);
     }
     if (n == 0) {
       throw Error(MILLPOND_E_CORRUPT, "read", "the file ends before the bytes that it must hold")
@@ -68,14 +71,15 @@ void PosixFile::drop_read(std::uint64_t bytes) {
 }
 
 void PosixFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  Retries retries;
   std::uint64_t done = 0;
   while (done < bytes.size()) {
     const std::size_t count = std::min<std::uint64_t>(kMostAtOnce, bytes.size() - done);
     const ssize_t n =
         ::pwrite(fd_.get(), bytes.data() + done, count, static_cast<off_t>(offset + done));
-    if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
       const int error = n < 0 ? errno : EIO;
+      if (retries.again(error)) continue;
       note(error);
       throw os_error("write", path_, error).at(offset + done).want(bytes.size(), done);
     }

@@ -3,29 +3,27 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <thread>
 
 #include "plugin/io/os_error.h"
+#include "plugin/io/retries.h"
 
 namespace millpond::plugin {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr int kMostTries = 1000;  // of EAGAIN, a millisecond apart
 
 // `call(done)` moves bytes from `done` on, as pread and pwrite do.
 template <typename Call>
 void move_all(const char* operation, std::uint64_t offset, std::uint64_t bytes,
               const std::string& path, Call&& call) {
-  int tries = 0;
+  Retries retries;
   for (std::uint64_t done = 0; done < bytes;) {
     const ssize_t n = call(done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN && ++tries < kMostTries) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      continue;
+    if (n < 0) {
+      const int error = errno;
+      if (retries.again(error)) continue;
+      throw os_error(operation, path, error).at(offset + done).want(bytes, done);
     }
-    if (n < 0) throw os_error(operation, path, errno).at(offset + done).want(bytes, done);
     if (n == 0) {
       throw Error(MILLPOND_E_IO, operation, "the file ends before its reserved size")
           .path(path)

@@ -11,12 +11,8 @@
 namespace millpond::plugin {
 namespace {
 
-// A segment of a tile moves in transfers of about this size: large enough for the drive, small
-// enough that an engine of threads works on several.
-constexpr std::uint64_t kTransferBytes = 4 << 20;
-
 std::uint64_t transfers_of_segment(std::uint64_t bytes) {
-  return (bytes + kTransferBytes - 1) / kTransferBytes;
+  return (bytes + kMostTransferBytes - 1) / kMostTransferBytes;
 }
 
 }  // namespace

@@ -118,6 +118,10 @@ class CallOnTile final : public TileWork {
   TileView* done_ = nullptr;
 };
 
+// A segment of a tile moves in transfers of at most this many bytes: large enough for the drive,
+// small enough that an engine of threads works on several.
+inline constexpr std::uint64_t kMostTransferBytes = 4 << 20;
+
 struct PipelineOptions {
   std::uint64_t host_memory_bytes = 0;  // cap of the region; 0: as much as the plan can use
   // The ring is max(4 places, this), at most all places: only what a step needs to begin reading

@@ -87,11 +87,11 @@ void Runtime::ensure_resources(std::uint64_t state_bytes) {
     roots.push_back(std::move(root));
   }
   PipelineOptions pipeline_options;
-  // Buffered files have as much in the page cache as is under way, once read or written and once on
-  // its way to the drive.
+  // Buffered files have in the page cache what the engine has under way.
   const bool direct = std::all_of(roots.begin(), roots.end(),
                                   [](const auto& root) { return root->ability().direct; });
-  MemoryChoice memory = choose_host_memory(options_, direct ? 0 : 2 * pipeline_options.depth_bytes);
+  MemoryChoice memory =
+      choose_host_memory(options_, direct ? 0 : engine_->depth() * kMostTransferBytes);
   pipeline_options.host_memory_bytes = memory.cap;
   pipeline_options.patience = patience();
   if (state_bytes >= kWorthMeasuring && state_bytes > memory.cap) {

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -205,6 +206,12 @@ TEST_F(Program, bench_moves_what_the_formula_says) {
     EXPECT_NE(out().find(part), std::string::npos) << part << "\n" << out();
   }
   EXPECT_TRUE(fs::is_empty(scratch()));
+  // Every key is documented, as a word of its own.
+  EXPECT_EQ(run({"bench", "--help"}), 0);
+  const std::string help = std::regex_replace(out(), std::regex("[^a-z0-9_]+"), " ");
+  for (const auto& [key, value] : f.items()) {
+    EXPECT_NE(help.find(" " + key + " "), std::string::npos) << key;
+  }
 }
 
 TEST_F(Program, bench_with_all_in_the_tier_moves_nothing) {

@@ -6,23 +6,13 @@
 #include <functional>
 
 #include "tests/guard/profiles.h"
+#include "tests/sanitized.h"
 
 namespace millpond::tests {
 namespace {
 
-// gcc tells of sanitizers by macros, clang by features. A sanitized build is held to the order of
-// growth only: something quadratic takes minutes.
-#if defined(__has_feature)
-#define MILLPOND_HAS_FEATURE(name) __has_feature(name)
-#else
-#define MILLPOND_HAS_FEATURE(name) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
-    MILLPOND_HAS_FEATURE(address_sanitizer) || MILLPOND_HAS_FEATURE(thread_sanitizer)
-constexpr double kLimit = 20;
-#else
-constexpr double kLimit = 1.0;
-#endif
+// A sanitized build is held to the order of growth only: something quadratic takes minutes.
+constexpr double kLimit = kSanitized ? 20 : 1.0;
 
 double seconds_of(const v1::HostProfile& profile, std::size_t refusals) {
   const std::string bytes = profile.SerializeAsString();

@@ -9,6 +9,7 @@
 
 #include "millpond/error.hpp"
 #include "tests/io/rig.h"
+#include "tests/sanitized.h"
 
 namespace millpond::plugin {
 namespace {
@@ -137,15 +138,6 @@ TEST_F(Degrade, sixteen_descriptors_are_enough) {
     move_bytes();
   });
 }
-
-// gcc tells of the sanitizer by a macro, clang by a feature.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kAddressSanitizer = true;
-#elif defined(__has_feature)
-constexpr bool kAddressSanitizer = __has_feature(address_sanitizer);
-#else
-constexpr bool kAddressSanitizer = false;
-#endif
 
 TEST_F(Degrade, no_descriptor_left_for_a_ring_gives_threads) {
   if (kAddressSanitizer) GTEST_SKIP() << "the sanitizer needs descriptors for its own checks";

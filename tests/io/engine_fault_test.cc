@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tests/io/rig.h"
+#include "tests/sanitized.h"
 
 namespace millpond::plugin {
 namespace {
@@ -327,9 +328,9 @@ class HugeTransfer : public testing::TestWithParam<const char*> {};
 // of pages, mapped again and again, so that the test needs neither 2 GiB nor a period that hides a
 // piece in the wrong place.
 TEST_P(HugeTransfer, B05_transfer_beyond_2GiB) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "ThreadSanitizer marks each byte that moves: minutes, and no thread more";
-#endif
+  if (kThreadSanitizer) {
+    GTEST_SKIP() << "ThreadSanitizer marks each byte that moves: minutes, and no thread more";
+  }
   constexpr std::uint64_t kHuge = 2200ull << 20;
   constexpr std::uint64_t kPattern = 2049 * 4096;
   const Fd pattern(::memfd_create("pattern", MFD_CLOEXEC));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -259,6 +260,30 @@ TEST_F(Files, a_save_and_a_load_leave_little_in_the_page_cache) {
     if (at / kPiece % 16 == 0) most = std::max(most, resident());
   }
   EXPECT_LT(most, 48 * kMiB);  // the kernel reads ahead, on some drives by 8 MiB and more
+}
+
+// Elsewhere one EAGAIN ended a run. It is tried again for a second; then it is an error like
+// others.
+TEST_F(Files, B15_what_is_to_be_tried_again_is_tried_again_before_it_is_an_error) {
+  for (const long call : {SYS_pwrite64, SYS_pread64}) {
+    MILLPOND_IN_CHILD([&] {
+      const auto file = files_->create("file" + std::to_string(call), 0);
+      std::byte bytes[100] = {};
+      file->write(0, bytes);
+      sandbox::refuse({{call, EAGAIN}});
+      const auto begin = std::chrono::steady_clock::now();
+      int native = 0;
+      try {
+        call == SYS_pwrite64 ? file->write(100, bytes) : file->read(0, bytes);
+      } catch (const Error& told) {
+        native = told.native();
+        require(told.got() == 0 && told.wanted() == 100, told.what());
+      }
+      require(native == EAGAIN, "errno " + std::to_string(native));
+      require(std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(900),
+              "it was tried again");
+    });
+  }
 }
 
 TEST_F(Files, B14_a_full_disk_is_an_error_early_or_at_the_write_and_the_rest_stays_of_use) {

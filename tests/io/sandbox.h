@@ -52,7 +52,7 @@ void require(bool condition, const std::string& what);
 
 // Runs body in a forked child with a mount namespace of its own; "" when it returned, "skip: why",
 // or what it threw or died of. A child that is not done after `seconds` is killed by its alarm.
-std::string in_child(const std::function<void()>& body, unsigned seconds = 60);
+std::string in_child(const std::function<void()>& body, unsigned seconds = 180);
 
 #define MILLPOND_IN_CHILD(...)                                            \
   do {                                                                    \

@@ -17,14 +17,9 @@
 #include "plugin/layout/plan.h"
 #include "plugin/pipeline/pipeline.h"
 #include "tests/pipeline/watched_engine.h"
+#include "tests/sanitized.h"
 
 namespace millpond::plugin {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;  // by GCC; the tests then run fewer rounds
-#else
-inline constexpr bool kSanitized = false;
-#endif
 
 // Layout of small tiles: `tiles` tiles of 4096 elements (48 KiB with fp32 moments), two shards.
 inline Plan small_plan(std::uint32_t tiles, bool moments_only = false,

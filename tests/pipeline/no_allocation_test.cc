@@ -12,6 +12,7 @@
 #include <new>
 
 #include "tests/pipeline/model.h"
+#include "tests/sanitized.h"
 
 namespace {
 
@@ -26,15 +27,7 @@ std::atomic<int> threads{0};
 
 }  // namespace
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MILLPOND_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define MILLPOND_SANITIZED 1
-#endif
-#endif
-
-#ifndef MILLPOND_SANITIZED
+#if !MILLPOND_ADDRESS_SANITIZER && !MILLPOND_THREAD_SANITIZER
 extern "C" {
 // The C library's own names for what is replaced here.
 // NOLINTBEGIN(bugprone-reserved-identifier)
@@ -82,9 +75,7 @@ namespace millpond::plugin {
 namespace {
 
 TEST(NoAllocation, steps_on_every_engine) {
-#ifdef MILLPOND_SANITIZED
-  GTEST_SKIP() << "a sanitizer owns malloc in this build";
-#endif
+  if (kSanitized) GTEST_SKIP() << "a sanitizer owns malloc in this build";
   for (const char* kind : {"threads", "auto"}) {
     for (const std::uint64_t places : {4, 11, 60}) {
       ModelStore store(small_plan(40), "dense");
@@ -118,9 +109,7 @@ TEST(NoAllocation, steps_on_every_engine) {
 }
 
 TEST(NoAllocation, the_hooks_count) {
-#ifdef MILLPOND_SANITIZED
-  GTEST_SKIP() << "a sanitizer owns malloc in this build";
-#endif
+  if (kSanitized) GTEST_SKIP() << "a sanitizer owns malloc in this build";
   allocations = opens = threads = 0;
   counting = true;
   delete new std::uint64_t(3);

@@ -8,17 +8,9 @@
 #include <numeric>
 #include <vector>
 
-namespace millpond::tests {
+#include "tests/sanitized.h"
 
-// gcc tells of a sanitizer by a macro, clang by a feature.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-inline constexpr bool kSanitized =
-    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-inline constexpr bool kSanitized = false;
-#endif
+namespace millpond::tests {
 
 // MILLPOND_CAMPAIGN=1 in the environment: everything.
 inline bool in_campaign() {

@@ -23,7 +23,8 @@ void require_ok(std::int32_t code, const Status& status, const char* what) {
   require_code(code, MILLPOND_OK, status, what);
 }
 
-// Of a scratch file, which has no name: through its descriptor.
+// Of a scratch file, which has no name: through its descriptor. The store is poisoned: it
+// steps and saves no more.
 TEST(Drive, R04_a_flipped_bit_on_the_drive_is_named_and_poisons_the_store) {
   MILLPOND_IN_CHILD([&] {
     const TemporaryDirectory directory;
@@ -57,6 +58,17 @@ TEST(Drive, R04_a_flipped_bit_on_the_drive_is_named_and_poisons_the_store) {
     for (const char* part : {"bucket0", "block 1 of segment 0", "offset 16384"}) {
       require(std::string(status.message).find(part) != std::string::npos, status.text());
     }
+    require_code(training.step(training.make_step(4), &status), MILLPOND_E_POISONED, status,
+                 "a second step");
+    const std::string saves = directory.path() + "/saves";
+    millpond_io_args io{};
+    io.header = {sizeof(io), MILLPOND_TYPE_IO_ARGS};
+    io.path = str(saves);
+    io.flags = MILLPOND_IO_COMMIT;
+    require_code(table().save_to(training.store, &io, &status), MILLPOND_E_POISONED, status,
+                 "a save of what is wrong");
+    require_ok(job.destroy(&status), status, "destroy");
+    training.store = nullptr;
   });
 }
 

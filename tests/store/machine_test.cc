@@ -337,7 +337,7 @@ TEST_F(Machine, stopped_for_longer_than_the_timeout) {
       std::ifstream(told) >> victim;
       for (int i = 0; i < 2 && victim > 1; ++i) {
         kill(victim, SIGSTOP);
-        usleep(1'400'000);
+        usleep(1'700'000);
         kill(victim, SIGCONT);
         usleep(150'000);
       }
@@ -346,14 +346,14 @@ TEST_F(Machine, stopped_for_longer_than_the_timeout) {
     const std::string told = sandbox::in_child([&] {
       Job job(directory_.path(),
               "\"tile_elements\": 4096, \"host_memory_bytes\": 250000, "
-              "\"io_timeout_s\": 0.3, \"io_engine\": \"" +
+              "\"io_timeout_s\": 1, \"io_engine\": \"" +
                   std::string(engine) + "\"");
       Training training(job, "s", few());
       Status status;
       require_ok(training.bind(&status), status, "bind");
       std::ofstream(at("pid.new")) << getpid();
       std::filesystem::rename(at("pid.new"), at("pid"));
-      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(4);
       for (std::uint64_t number = 1; std::chrono::steady_clock::now() < end; ++number) {
         training.train(number, number);
         require(!testing::Test::HasFailure(), "a step failed: the lines above say how");

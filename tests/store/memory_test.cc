@@ -4,16 +4,11 @@
 #include <cmath>
 #include <fstream>
 
+#include "tests/sanitized.h"
 #include "tests/store/training.h"
 
 namespace millpond::tests {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 std::uint64_t status_bytes(const std::string& key) {
   std::ifstream file("/proc/self/status");

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 
@@ -169,6 +171,35 @@ TEST(Memory, auto_takes_no_more_than_the_state_and_says_so) {
   ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
   EXPECT_EQ(training.report.plan().host_bytes(), 25u * 4096 * 12);
   EXPECT_TRUE(job.log_has("host_memory_bytes auto")) << "one line says what was chosen";
+}
+
+// What the engine has under way passes the page cache, and the kernel cannot drop it before it is
+// written.
+TEST(Memory, buffered_files_leave_room_for_a_transfer_in_each_place_of_the_queue) {
+  for (const std::uint64_t depth : {8u, 64u}) {
+    TemporaryDirectory scratch;
+    Job job(scratch.path(),
+            "\"tile_elements\": 4096, \"direct\": false, \"io_engine\": \"threads\", "
+            "\"host_memory_bytes\": 1125899906842624, \"queue_depth\": " +
+                std::to_string(depth));
+    Training training(job, "s", {{"a", 100000, 0, 0}});
+    Status status;
+    ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
+    std::uint64_t cap = 0, asked = 0, available = 0;  // MiB
+    for (const std::string& line : job.log) {
+      if (std::sscanf(line.c_str(),
+                      "host_memory_bytes: at most %" SCNu64 " MiB of the %" SCNu64
+                      " MiB asked for, of %" SCNu64 " MiB available",
+                      &cap, &asked, &available) == 3) {
+        break;
+      }
+    }
+    ASSERT_EQ(asked, 1u << 30) << "no line says what was chosen";
+    if (available < 1024) GTEST_SKIP() << "1 GiB of free memory is needed";
+    const std::uint64_t left = available - available / 8 - cap;
+    EXPECT_GE(left + 2, depth * 4);
+    EXPECT_LE(left, depth * 4 + 2);
+  }
 }
 
 TEST(Memory, too_little_for_two_tiles_names_the_option) {
