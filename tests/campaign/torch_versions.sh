@@ -29,7 +29,7 @@ import millpond, sys, torch
 assert millpond.__file__.startswith(sys.prefix), millpond.__file__
 assert torch.__version__.startswith('$version'), torch.__version__
 print('python', sys.version.split()[0], 'torch', torch.__version__, 'plugin', millpond.find_plugin())")
-  MILLPOND_WHEEL=$wheel "$env/bin/python" -m pytest -q -rs -p no:cacheprovider tests/torch || failed=1
+  MILLPOND_CAMPAIGN=1 MILLPOND_WHEEL=$wheel "$env/bin/python" -m pytest -q -rs -p no:cacheprovider tests/torch || failed=1
   [ "$(sha256sum "$wheel")" = "$digest" ] || { echo "the wheel has changed"; failed=1; }
   [ "$envs" != "$SCRATCH" ] || rm -rf "$env"
 done
