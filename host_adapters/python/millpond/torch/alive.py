@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from itertools import compress, repeat
-from operator import attrgetter, is_
+from operator import is_
 
 import torch
 from torch import Tensor
@@ -19,8 +19,6 @@ from torch import Tensor
 from .. import abi
 from ..errors import StateError
 from .binding import Entry
-
-_GRAD = attrgetter("parameter.grad")
 
 
 class Owned:
@@ -35,10 +33,10 @@ class Owned:
         owners = owned_now()
         self._owned = {id(p) for p in parameters if id(p) in owners}
 
-    def check(self, entries: Sequence[Entry]) -> None:
+    def check(self, entries: Sequence[Entry], gradients: Sequence[Tensor | None]) -> None:
         """Raises where a parameter without a gradient has lost its module."""
         suspects = []
-        for entry in compress(entries, map(is_, map(_GRAD, entries), repeat(None))):
+        for entry in compress(entries, map(is_, gradients, repeat(None))):
             key = id(entry.parameter)
             if key in self._owned:
                 count = self._missing[key] = self._missing.get(key, 0) + 1

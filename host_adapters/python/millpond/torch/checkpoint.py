@@ -34,7 +34,7 @@ from .saving import Save
 Path_ = str | os.PathLike[str]
 dcp: Any = torch.distributed.checkpoint
 # DCP's own is no Exception.
-FAILURES = (Exception, torch.distributed.checkpoint.CheckpointException)
+FAILURES: tuple[type[BaseException], ...] = (Exception, dcp.CheckpointException)
 
 
 def save(path: Path_, model: torch.nn.Module, optimizer: StreamedOptimizer, **extra: Any) -> None:

@@ -125,8 +125,9 @@ class StreamedOptimizer(torch.optim.Optimizer):
             scale, found_inf = self._amp()
             with torch.no_grad(), INTERRUPTS.held(2):
                 entries = self._entries()
+                gradients = self._handles.gradients()
                 if self._streamed.step(
-                    entries, self.param_groups, scale, found_inf, self._owned.check
+                    entries, gradients, self.param_groups, scale, found_inf, self._owned.check
                 ):
                     self._handles.count(self._streamed.bound.has_grad)
         except BaseException:

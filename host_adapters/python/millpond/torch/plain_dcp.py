@@ -97,7 +97,7 @@ def export_dcp(
             code=abi.E_UNSUPPORTED,
             field="shard_state",
         )
-    state = get_optimizer_state_dict(model, optimizer)
+    state: dict[str, Any] = get_optimizer_state_dict(model, optimizer)
     for group in state["param_groups"]:
         group.pop(MARKER, None)
     names = _names(model)
@@ -105,7 +105,7 @@ def export_dcp(
     for i, entry in enumerate(bound.entries):
         name = names[id(entry.parameter)]
         shape = local_of(entry.parameter).shape
-        of: Any = state["state"][name]
+        of = state["state"][name]
         for moment, segment in MOMENTS.items():
             of[moment] = as_parameter(torch.zeros(()).expand(shape), entry.parameter)
             readers[f"{prefix}.state.{name}.{moment}"] = _reader(store, bound, i, segment)

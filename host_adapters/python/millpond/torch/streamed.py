@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from .. import abi
 from ..callbacks import Callbacks
@@ -202,23 +203,24 @@ class Streamed:
     def step(
         self,
         entries: Sequence[Entry],
+        gradients: Sequence[Tensor | None],
         groups: list[dict[str, Any]],
         grad_scale: float,
         found_inf: bool,
-        check: Callable[[Sequence[Entry]], None],
+        check: Callable[[Sequence[Entry], Sequence[Tensor | None]], None],
     ) -> bool:
-        """One step, after `check`; False where it was skipped. Collective: when it raises on one
-        rank it raises on all, and the stores are poisoned."""
+        """One step, after `check` of entries and their gradients; False where it was skipped.
+        Collective: when it raises on one rank it raises on all, and the stores are poisoned."""
         self.check_process("step")
         if self.store_made is None:
-            check(entries)
+            check(entries, gradients)
             self.ensure_bound(entries, groups)
         failure: BaseException | None = None
         taken = False
         try:
-            check(entries)
+            check(entries, gradients)
             self._follow(entries, groups)
-            taken = self._call(groups, grad_scale, found_inf)
+            taken = self._call(gradients, groups, grad_scale, found_inf)
         except BaseException as raised:
             failure = raised
         finally:
@@ -234,9 +236,15 @@ class Streamed:
             self.bound.note_updated()
         return taken
 
-    def _call(self, groups: list[dict[str, Any]], grad_scale: float, found_inf: bool) -> bool:
+    def _call(
+        self,
+        gradients: Sequence[Tensor | None],
+        groups: list[dict[str, Any]],
+        grad_scale: float,
+        found_inf: bool,
+    ) -> bool:
         bound = self.bound
-        bound.collect()
+        bound.collect(gradients)
         array = (abi.GroupStep * len(groups))(
             *(group_step(g, i, self.kind) for i, g in enumerate(groups))
         )
