@@ -119,7 +119,8 @@ Commit find_save(FileSystem& fs, const std::string& save_id) {
                 saves.uncommitted.empty()
                     ? "the directory has no save"
                     : "the directory has no committed save, only an attempt that did not finish")
-        .path(fs.shown(saves.uncommitted.empty() ? "" : commit_path(saves.uncommitted.front())));
+        .path(fs.shown(saves.uncommitted.empty() ? "" : commit_path(saves.uncommitted.front())))
+        .remedy("Name the directory that holds <save id>/COMMIT.json");
   }
   if (saves.committed.size() > 1 && saves.committed[0].sequence == saves.committed[1].sequence) {
     throw Error(MILLPOND_E_CORRUPT, "load",
