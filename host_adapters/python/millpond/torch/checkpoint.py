@@ -29,6 +29,7 @@ from torch.distributed.checkpoint.state_dict import (
 from .. import abi
 from ..errors import CheckpointError
 from .optimizer import StreamedOptimizer
+from .placement import local_of
 from .saving import Save
 
 Path_ = str | os.PathLike[str]
@@ -83,15 +84,15 @@ class Pair:
         if not background:
             dcp.save(weights, checkpoint_id=self._target)
             return None
+        weights = _staged(weights)
         if dist.is_available() and dist.is_initialized():
             # A group of its own: its collectives run on another thread, beside the training's.
             started = dcp.async_save(
                 weights, checkpoint_id=self._target, process_group=self._ranks.background_group()
             )
             return getattr(started, "upload_completion", started)
-        copied = _copied(weights)
         pool = ThreadPoolExecutor(1)
-        future: Future[Any] = pool.submit(dcp.save, copied, checkpoint_id=self._target)
+        future: Future[Any] = pool.submit(dcp.save, weights, checkpoint_id=self._target)
         pool.shutdown(wait=False)
         return future
 
@@ -119,14 +120,17 @@ class Pair:
                     shutil.rmtree(older, ignore_errors=True)
 
 
-def _copied(value: Any) -> Any:
-    """Tensors of a nested state dict as they are now."""
+def _staged(value: Any) -> Any:
+    """Tensors of a nested state dict as they are now, on the CPU. DTensors of other devices stay:
+    DCP brings them, but in releases before 2.7 takes CPU tensors as they are."""
     if isinstance(value, torch.Tensor):
-        return value.detach().clone()
+        if value.device.type == "cpu":
+            return value.detach().clone()
+        return value if local_of(value) is not value else value.detach().cpu()
     if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
+        return {key: _staged(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_copied(item) for item in value]
+        return [_staged(item) for item in value]
     return value
 
 
