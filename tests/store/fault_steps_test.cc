@@ -132,9 +132,11 @@ class Run {
     }
     met_ = faults().met() != 0;
     if (code == MILLPOND_OK) {
-      // What is still on its way when a step returns is the next one's to find.
-      faults().set({});
+      // What is still on its way when a step returns is the next one's to find; what is retried
+      // then succeeds as soon as the fault is gone.
+      if (!met_ || !fault.for_ever) faults().set({});
       code = step(4, &status);
+      if (code == MILLPOND_OK) faults().set({});
     }
     if (code != MILLPOND_OK) {
       expect_poisoned(fault, code, status);
