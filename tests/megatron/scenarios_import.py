@@ -86,6 +86,8 @@ def python_store(_case: str, base: Path) -> None:
     dist_checkpointing.save(rest(), str(path))
     if RANK == 0:
         shutil.copytree(REFERENCE / "nvme_opt_state", path / "nvme_opt_state")
+        native = "fp32_resident_optimizer.pt"
+        shutil.copy(REFERENCE / native, path / "nvme_opt_state/rank00000/opt0_0" / native)
     dist.barrier()
     with millpond.megatron.streamed(**options()) as session:
         run = Run.start(CASES["net"], make=net)
