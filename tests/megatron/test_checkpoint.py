@@ -34,7 +34,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("checkpoints")
     done = ranks.launch(NEWEST, ["run_checkpoint.py", str(path), "gpt:killed"])
     assert done[1].returncode == -signal.SIGKILL, done[1].stdout[-6000:]
-    assert done[0].returncode not in (0, -signal.SIGKILL), done[0].stdout[-6000:]
+    assert done[0].returncode != 0, done[0].stdout[-6000:]
     return path
 
 
