@@ -176,21 +176,25 @@ def swapped_by_accelerate(folder: Path) -> None:
 
 
 def two_meshes(folder: Path) -> None:
-    """Replicas of shards (HSDP): Replicate on one dimension of the mesh, Shard(0) on the other."""
+    """Replicate on one dimension of the mesh and Shard(0) on the other, as HSDP has them."""
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-    mesh = init_device_mesh("cpu", (dist.get_world_size(), 1), mesh_dim_names=("copy", "shard"))
-    theirs, mine = (fully_shard(build(13, torch.float32), mesh=mesh) for _ in "12")
-    resident = torch.optim.AdamW(theirs.parameters(), lr=1e-2)
-    ours = millpond.torch.AdamW(mine.parameters(), lr=1e-2, scratch=scratch_of(folder))
-    for step in range(5):
-        for model, optimizer in ((theirs, resident), (mine, ours)):
-            optimizer.zero_grad()
-            grads_by_step(model, step, torch.float32)
-            optimizer.step()
-    for a, b in zip(theirs.parameters(), mine.parameters(), strict=True):
-        assert differing(a.to_local(), b.to_local()) == 0
+    mesh = init_device_mesh("cpu", (1, dist.get_world_size()))
+
+    def placed(seed: int) -> torch.Tensor:
+        whole = torch.randn(17, 8, generator=torch.Generator().manual_seed(seed))
+        return distribute_tensor(whole, mesh, [Replicate(), Shard(0)])
+
+    theirs, mine = (torch.nn.Parameter(placed(0)) for _ in "12")
+    resident = torch.optim.AdamW([theirs], lr=1e-2)
+    ours = millpond.torch.AdamW([mine], lr=1e-2, scratch=scratch_of(folder))
+    for step in range(1, 6):
+        theirs.grad, mine.grad = placed(step), placed(step)
+        resident.step()
+        ours.step()
+    assert differing(theirs.to_local(), mine.to_local()) == 0
+    assert mine.to_local().shape[0] == 9 - rank()
 
 
 def a_failure_on_one_rank(folder: Path) -> None:
