@@ -131,6 +131,21 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+def memory(side: Side, bytes_each: int) -> str:
+    """Where this rank's optimizer state is. `bytes_each`: state of one parameter."""
+    local = sum(getattr(p, "_local_tensor", p).numel() for p in side.model.parameters())
+    state = local * bytes_each / 2**20
+    if not isinstance(side.optimizer, millpond.torch.AdamW):
+        return f"optimizer state of a rank: {state:.1f} MiB of memory"
+    figures = side.optimizer.figures()
+    kept = (figures.host_bytes + figures.device_bytes) / 2**20
+    files = figures.scratch_bytes / 2**20
+    return (
+        f"optimizer state of a rank: {state:.1f} MiB if resident; {files:.1f} MiB in files and "
+        f"{kept:.1f} MiB of memory for buffers: {state - kept:.1f} MiB of memory saved"
+    )
+
+
 def first_difference(one: nn.Module, other: nn.Module) -> str | None:
     for (name, a), b in zip(one.named_parameters(), other.parameters(), strict=True):
         local_a, local_b = (getattr(p.detach(), "_local_tensor", p.detach()) for p in (a, b))
@@ -173,9 +188,7 @@ def main() -> int:
             )
             print(f"step {step}: loss {losses[-1]:.4f} nats a byte, {times}", flush=True)
     if rank == 0:
-        state = elements * (12 if given.bf16 else 8) / 2**20
-        print(f"{elements} parameters; optimizer state {state:.1f} MiB", end="")
-        print(" in files instead of memory" if kinds[-1] else " in memory")
+        print(f"{elements} parameters; {memory(sides[-1], 12 if given.bf16 else 8)}")
         if given.compare:
             print("all parameters were the same, bit for bit, after every step")
     if dist.is_initialized():

@@ -17,7 +17,7 @@ TEST_PACKAGES=(
   clang libclang-rt-14-dev # second compiler, sanitizers, libFuzzer
   clang-format clang-tidy  # style and static analysis
   python3 python3-venv     # torch as an oracle, ctypes host
-  xfsprogs e2fsprogs util-linux # real small filesystems for the fault tests
+  xfsprogs e2fsprogs btrfs-progs util-linux # real small filesystems for the fault tests
   fio                 # a second opinion of the drive, for the campaign
 )
 # install_packages NAME...: only what is missing, as root or through sudo.

@@ -42,6 +42,9 @@ NAMES = tuple(
         "dist_checkpointing/serialization": ("save", "load", "load_sharded_metadata"),
         "dist_checkpointing/mapping": ("ShardedObject",),
         "dist_checkpointing/strategies/async_utils.AsyncRequest": ("finalize_fns",),
+        "optimizer/optimizer_config.OptimizerConfig": ("timers",),
+        "timers.Timers": ("__call__", "log", "write"),
+        "timers.Timer": ("_elapsed",),
         "parallel_state": (
             "get_data_parallel_rank", "get_tensor_model_parallel_rank",
             "get_pipeline_model_parallel_rank", "get_expert_model_parallel_rank",

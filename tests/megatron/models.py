@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ class Case:
     model: str = "net"  # or "gpt"
     tp: int = 1
     ep: int = 1
+    etp: int | None = None  # tensor parallelism of experts; None: as of the rest
     experts: int = 0
     chunks: int = 1
     fp32_grads: bool = True
@@ -35,6 +37,7 @@ class Case:
     inf_at: int | None = None  # a step whose last gradient gets an infinity on rank 1
     native_fp32: bool = False
     padding: bool = False  # a model so small that a rank owns padding only
+    one_bias: bool = False  # a group of one small parameter, which rank 1 has nothing of
     clip: float = 1.0
     loss_scale: float | None = None
 
@@ -49,7 +52,8 @@ class Net(MegatronModule):
     def __init__(self, config: TransformerConfig, case: Case):
         super().__init__(config)
         width = 3 if case.padding else 67
-        self.first = torch.nn.Linear(width, 1 if case.padding else 129, bias=not case.padding)
+        bias = not (case.padding or case.one_bias)
+        self.first = torch.nn.Linear(width, 1 if case.padding else 129, bias=bias)
         self.second = torch.nn.Linear(1 if case.padding else 129, width, bias=not case.padding)
         if case.padding:
             self.second = None
@@ -78,6 +82,7 @@ def config_of(case: Case) -> TransformerConfig:
     return TransformerConfig(
         num_layers=2, hidden_size=WIDTH, num_attention_heads=4, ffn_hidden_size=64,
         tensor_model_parallel_size=case.tp, expert_model_parallel_size=case.ep,
+        expert_tensor_parallel_size=case.etp, sequence_parallel=case.tp > 1 and case.experts > 0,
         use_cpu_initialization=True, params_dtype=case.torch_dtype, bf16=case.dtype == "bf16",
         fp16=case.dtype == "fp16", pipeline_dtype=case.torch_dtype, hidden_dropout=0.0,
         attention_dropout=0.0, masked_softmax_fusion=False, bias_activation_fusion=False,
@@ -100,7 +105,7 @@ def module_of(case: Case, config: TransformerConfig) -> torch.nn.Module:
     return net
 
 
-def optimizer_config(case: Case) -> OptimizerConfig:
+def optimizer_config(case: Case, timers: Any = None) -> OptimizerConfig:
     newer = {"overlap_param_gather": case.overlap}  # fields that not every release has
     known = OptimizerConfig.__dataclass_fields__
     return OptimizerConfig(
@@ -108,11 +113,14 @@ def optimizer_config(case: Case) -> OptimizerConfig:
         lr=1e-2, weight_decay=0.1, bf16=case.dtype == "bf16",
         fp16=case.dtype == "fp16", params_dtype=case.torch_dtype, use_distributed_optimizer=True,
         clip_grad=case.clip, loss_scale=case.loss_scale,
-        initial_loss_scale=2.0**12,
+        initial_loss_scale=2.0**12, timers=timers,
     )  # fmt: skip
 
 
-def build(case: Case, seed: int = 7) -> tuple[list[Any], Any]:
+def build(
+    case: Case, seed: int = 7, timers: Any = None,
+    make: Callable[[Case, TransformerConfig], torch.nn.Module] = module_of,
+) -> tuple[list[Any], Any]:  # fmt: skip
     """Model chunks under DDP, and Megatron's own optimizer for them."""
     torch.manual_seed(seed)
     chunks = []
@@ -126,13 +134,13 @@ def build(case: Case, seed: int = 7) -> tuple[list[Any], Any]:
         )  # fmt: skip
         chunks.append(
             DistributedDataParallel(
-                config, ddp, module_of(case, config),
+                config, ddp, make(case, config),
                 disable_bucketing=number > 0 and not case.overlap,
             )
         )  # fmt: skip
     for chunk in chunks:
         chunk.broadcast_params()
-    return chunks, get_megatron_optimizer(optimizer_config(case), chunks)
+    return chunks, get_megatron_optimizer(optimizer_config(case, timers), chunks)
 
 
 def data(case: Case, step: int, micro: int) -> Any:

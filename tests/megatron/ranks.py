@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -23,13 +24,16 @@ def core_path(release: str) -> Path | None:
     return found if base and (found / "megatron" / "core").is_dir() else None
 
 
-def environment(release: str) -> dict[str, str]:
-    core = core_path(release)
-    extra = Path(os.environ["MILLPOND_MEGATRON"]) / "extra"
-    paths = [core, extra, ROOT / "host_adapters" / "python", ROOT / "examples", HERE]
+def environment(release: str | Path) -> dict[str, str]:
+    """`release`: of megatron-core, or the path of a full Megatron-LM tree."""
+    core = release if isinstance(release, Path) else core_path(release)
+    extra = Path(os.environ.get("MILLPOND_MEGATRON", "")) / "extra"
+    paths: list[Any] = [core, extra, ROOT / "host_adapters" / "python", ROOT / "examples", HERE]
     package = os.environ.get("MILLPOND_PACKAGE")  # a package that is not in this tree
     if package:
         paths.insert(0, package)
+    if "PYTHONPATH" in os.environ:
+        paths.append(os.environ["PYTHONPATH"])
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(str(path) for path in paths),
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -39,9 +43,11 @@ def environment(release: str) -> dict[str, str]:
 
 
 def launch(
-    release: str, arguments: list[str], ranks: int = 2, limit_s: int = LIMIT_S
-) -> list[subprocess.CompletedProcess[str]]:
-    """Runs `python <arguments>` once a rank, in a process group that is killed after the limit."""
+    release: str | Path, arguments: list[str], ranks: int = 2, limit_s: int = LIMIT_S,
+    **variables: str,
+) -> list[subprocess.CompletedProcess[str]]:  # fmt: skip
+    """Runs `python <arguments>` once a rank, in a process group that is killed after the limit.
+    `variables`: further ones of the environment."""
     with tempfile.TemporaryDirectory() as directory:
         leader: int | None = None
         running = []
@@ -49,7 +55,7 @@ def launch(
             env = environment(release) | {
                 "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank),
                 "MILLPOND_RENDEZVOUS": f"{directory}/ranks",
-            }  # fmt: skip
+            } | variables  # fmt: skip
             output = open(f"{directory}/{rank}", "w+")  # noqa: SIM115 - read after the process ends
             process = subprocess.Popen(
                 [sys.executable, "-W", "ignore", *arguments], env=env, cwd=HERE, text=True,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from typing import Any
 
 import job
 
@@ -21,13 +22,14 @@ from training import Run, members  # noqa: E402
 
 def compare(name: str, steps: int) -> None:
     case = CASES[name]
-    job.lay_out(case.tp, case.ep)
+    job.lay_out(case.tp, case.ep, case.etp)
     began = time.monotonic()
     resident = Run.start(case)
     with tempfile.TemporaryDirectory() as scratch:
         options = dict(scratch=scratch, host_memory_bytes=64 << 20, log_level="error")
         with millpond.megatron.streamed(**options) as session:
             streamed = Run.start(case)
+            check_case(case, streamed, session)
             check_handles(session)
             for _ in range(steps):
                 resident.advance()
@@ -52,6 +54,21 @@ def compare(name: str, steps: int) -> None:
         )
     if case.inf_at is not None:
         assert resident.taken[case.inf_at] is False, resident.taken
+
+
+def check_case(case: Any, run: Run, session: millpond.megatron.Session) -> None:
+    """That the case is what its name says."""
+    shards = [shard for member in session.members() for shard in member.shards]
+    if case.padding and RANK == 1:
+        assert sum(shard.main.numel() for shard in shards) == 0, "this rank owns values"
+    if case.native_fp32:
+        assert any(shard.native_fp32 for shard in shards) or RANK == 1, "no native fp32 parameter"
+    if case.overlap:
+        for chunk in run.chunks:
+            assert sum(len(buffer.buckets) for buffer in chunk.buffers) > 1, "one bucket"
+    assert len(run.chunks) == case.chunks
+    if case.experts:
+        assert len(session.members()) == 2, "experts have no optimizer of their own"
 
 
 def check_handles(session: millpond.megatron.Session) -> None:

@@ -1,9 +1,13 @@
 # ruff: noqa: SIM905
-"""Arguments: what is refused at start-up, with which sentence, and what options they become."""
+"""Arguments: what is refused at start-up, with which sentence, and what options they become.
+
+python test_arguments.py     prints the table of host_adapters/python/millpond/megatron/REFUSED.md
+"""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 from pathlib import Path
 
 import pytest
@@ -57,6 +61,18 @@ WANTED = [
 ]
 
 
+# What trainers around Megatron pass, several attributes together.
+TRAINERS = [
+    ({"offload_train": True}, "--offload-train-target"),
+    ({"offload_train": True, "offload_train_target": "cpu"}, "--offload-train-target"),
+    ({"colocate": True}, "--colocate"),
+]
+REFUSED = (
+    Path(__file__).resolve().parents[2]
+    / "host_adapters" / "python" / "millpond" / "megatron" / "REFUSED.md"
+)  # fmt: skip
+
+
 def namespace(**changed: object) -> argparse.Namespace:
     return argparse.Namespace(**(FINE | changed))
 
@@ -88,14 +104,28 @@ def test_all_reasons_are_listed() -> None:
     assert len(refusal.value.refusals) == 3
 
 
-@pytest.mark.parametrize(
-    ("changed", "option"),
-    [
-        ({"offload_train": True}, "--offload-train-target"),
-        ({"offload_train": True, "offload_train_target": "cpu"}, "--offload-train-target"),
-        ({"colocate": True}, "--colocate"),
-    ],
-)
+def table() -> list[str]:
+    """One line a refused setting, with the sentence that check_arguments itself says."""
+    lines = ["| option | attribute and value | why | remedy |", "|---|---|---|---|"]
+    settings = [({attribute: value}, option) for attribute, value, option in WANTED]
+    for changed, option in [*settings, *TRAINERS]:
+        with pytest.raises(RefusedError) as refusal:
+            check_arguments(namespace(**changed))
+        (only,) = refusal.value.refusals
+        given = ", ".join(f"{attribute}={value!r}" for attribute, value in changed.items())
+        reason = only.reason.split(" (it is ")[0]
+        lines.append(f"| `{option}` | `{given}` | {reason} | {only.remedy} |")
+    return lines
+
+
+def test_the_table_of_refusals_is_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    written = [line for line in REFUSED.read_text().splitlines() if line.startswith("|")]
+    print("\n".join(difflib.unified_diff(written, table(), "REFUSED.md", "said", lineterm="")))
+    assert written == table()
+
+
+@pytest.mark.parametrize(("changed", "option"), TRAINERS)
 def test_a_paused_trainer_needs_the_disk(changed: dict[str, object], option: str) -> None:
     with pytest.raises(RefusedError, match=option):
         check_arguments(namespace(**changed))
@@ -159,3 +189,7 @@ def test_bad_values_name_their_option(changed: dict[str, object], field: str) ->
     with pytest.raises(MillpondError) as error:
         options_from(namespace(**changed))
     assert error.value.field == field
+
+
+if __name__ == "__main__":
+    print("\n".join(table()))

@@ -11,8 +11,8 @@ import ranks
 NEWEST = "0.16.1"
 RELEASES = ("0.10.0", "0.13.1", NEWEST)
 SMALL = (
-    "net,net_bf16_grads,net_overlapped,net_overlapped_bf16,net_chunks,net_native_fp32,net_padding,"
-    "net_found_inf,net_fp16,net_unclipped"
+    "net,net_bf16_grads,net_overlapped,net_overlapped_bf16,net_chunks,net_chunks_overlapped,"
+    "net_native_fp32,net_padding,net_found_inf,net_fp16,net_unclipped"
 )
 GPT = "gpt,gpt_overlapped,gpt_tp2,gpt_experts"
 
@@ -25,9 +25,10 @@ def need(release: str) -> None:
         )
 
 
-def run(release: str, *arguments: str) -> str:
+def run(release: str, *arguments: str, size: int = 2) -> str:
+    """What rank 0 of `size` ranks printed; all must end well."""
     need(release)
-    done = ranks.launch(release, list(arguments))
+    done = ranks.launch(release, list(arguments), size)
     for rank, one in enumerate(done):
         assert one.returncode == 0, (
             f"rank {rank} ended with {one.returncode}:\n{one.stdout[-6000:]}"

@@ -25,8 +25,9 @@ class Run:
     step: int = 0
 
     @classmethod
-    def start(cls, case: Case, seed: int = 7) -> Run:
-        return cls(case, *build(case, seed))
+    def start(cls, case: Case, seed: int = 7, **how: Any) -> Run:
+        """`how`: further arguments of build."""
+        return cls(case, *build(case, seed, **how))
 
     def gradients(self) -> torch.Tensor:
         """Forward, backward and reduction of the next step. Returns the loss."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import millpond
 import millpond.torch
 import torch
 import torch.distributed as dist
@@ -14,6 +15,8 @@ from ranks_worker import build, grads_by_step, scratch_of, shard
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
     set_optimizer_state_dict,
 )
 from twins import differing
@@ -143,9 +146,10 @@ def pair(folder: Path) -> None:
             else:
                 under_way = millpond.torch.async_save(place, model, optimizer, epoch=2)
             train(model, optimizer, range(5, 8), dtype)
-            if way == "async_save":
-                under_way.commit()
             again, resumed = setup(folder, dtype, 3)
+            if way == "async_save":
+                assert millpond.torch.load(place, again, resumed, epoch=0) == {"epoch": 1}
+                under_way.commit()
             assert millpond.torch.load(place, again, resumed, epoch=0) == {"epoch": 2}
             train(again, resumed, range(5, 8), dtype)
             for a, b in zip(model.parameters(), again.parameters(), strict=True):
@@ -156,24 +160,113 @@ def pair(folder: Path) -> None:
             resumed.close()
 
 
-def write_pair(folder: Path) -> None:
+def marker(folder: Path) -> None:
+    """A plain dcp.save holds a marker and no bytes: a step after its resume is an error on every
+    rank, until the bytes come."""
+    dtype = torch.bfloat16
+    model, optimizer = setup(folder, dtype, 2)
+    train(model, optimizer, range(3), dtype)
+    dcp.save(everything_of(model, optimizer), checkpoint_id=folder / "plain")
+    optimizer.save(folder / "bytes")
+    train(model, optimizer, range(3, 5), dtype)
+    again, resumed = setup(folder, dtype, 3)
+    state = everything_of(again, resumed)
+    dcp.load(state, checkpoint_id=folder / "plain")
+    set_model_state_dict(again, state["model"])
+    set_optimizer_state_dict(again, resumed, state["optimizer"])
+    grads_by_step(again, 3, dtype)
+    before = [p.to_local().clone() for p in again.parameters()]
+    try:
+        resumed.step()
+    except millpond.StateError as error:
+        assert "of step 3 and holds no moments" in str(error), str(error)
+    else:
+        raise AssertionError("resumed with moments of zero")
+    for p, kept in zip(again.parameters(), before, strict=True):
+        assert differing(p.to_local(), kept) == 0
+    resumed.load(folder / "bytes")
+    train(again, resumed, range(3, 5), dtype)
+    for a, b in zip(model.parameters(), again.parameters(), strict=True):
+        assert differing(a.to_local(), b.to_local()) == 0
+
+
+def leave(folder: Path) -> None:
+    """export_dcp into a plain AdamW: it goes on with the same bits, and so does one of ours that
+    imports what was exported."""
+    dtype = torch.float32
+    model, optimizer = setup(folder, dtype, 2)
+    train(model, optimizer, range(3), dtype)
+    millpond.torch.export_dcp(folder / "plain", model, optimizer)
+    weights = get_model_state_dict(model)
+    sides = [(model, optimizer)]
+    for back in (False, True):
+        other = shard(build(3, dtype))
+        set_model_state_dict(other, weights)
+        if back:
+            again = millpond.torch.AdamW(other.parameters(), lr=1e-2, scratch=scratch_of(folder))
+            millpond.torch.import_dcp(folder / "plain", other, again)
+        else:
+            again = torch.optim.AdamW(other.parameters(), lr=0.5)
+            state = {"optimizer": get_optimizer_state_dict(other, again)}
+            dcp.load(state, checkpoint_id=folder / "plain")
+            set_optimizer_state_dict(other, again, state["optimizer"])
+            assert again.param_groups[0]["lr"] == 1e-2
+            assert "millpond" not in again.param_groups[0]
+        sides.append((other, again))
+    for one in sides:
+        train(*one, range(3, 5), dtype)
+    for other, _ in sides[1:]:
+        for a, b in zip(model.parameters(), other.parameters(), strict=True):
+            assert differing(a.to_local(), b.to_local()) == 0
+
+
+def everything_of(model: Any, optimizer: Any) -> dict[str, Any]:
+    return {
+        "model": get_model_state_dict(model),
+        "optimizer": get_optimizer_state_dict(model, optimizer),
+    }
+
+
+def plain_into_handles(folder: Path) -> None:
+    """A plain AdamW's DCP directory, loaded into our handles with dcp.load: the moments have no
+    place there. An error, not a step from zeros."""
+    theirs = two(torch.float32)
+    resident = torch.optim.AdamW(theirs.parameters(), lr=1e-2)
+    theirs(torch.ones(2, 8)).sum().backward()
+    resident.step()
+    dcp.save(everything_of(theirs, resident), checkpoint_id=folder / "plain")
+    model = two(torch.float32)
+    optimizer = millpond.torch.AdamW(model.parameters(), lr=1e-2, scratch=scratch_of(folder))
+    state = everything_of(model, optimizer)
+    try:
+        dcp.load(state, checkpoint_id=folder / "plain")
+        set_optimizer_state_dict(model, optimizer, state["optimizer"])
+        model(torch.ones(2, 8)).sum().backward()
+        optimizer.step()
+    except dcp.CheckpointException as error:
+        assert "Size mismatch" in str(error) and "exp_avg" in str(error), str(error)
+    else:
+        raise AssertionError("moments were dropped without a word")
+
+
+def write_pair(folder: Path, shared: str) -> None:
     model, optimizer = setup(folder, torch.bfloat16, 2)
     train(model, optimizer, range(3), torch.bfloat16)
-    millpond.torch.save(folder / "resharded", model, optimizer)
+    millpond.torch.save(Path(shared) / "resharded", model, optimizer)
     whole = {n: p.full_tensor() for n, p in get_model_state_dict(model).items()}
     plain = optimizer.plain_state_dict()["state"]
     moments = {
         i: {k: v.full_tensor() for k, v in s.items() if k != "step"} for i, s in plain.items()
     }
     if dist.get_rank() == 0:
-        torch.save((whole, moments), folder / "whole.pt")
+        torch.save((whole, moments), Path(shared) / "whole.pt")
 
 
-def read_pair(folder: Path) -> None:
+def read_pair(folder: Path, shared: str) -> None:
     """On another number of ranks."""
     model, optimizer = setup(folder, torch.bfloat16, 6)
-    millpond.torch.load(folder / "resharded", model, optimizer)
-    whole, moments = torch.load(folder / "whole.pt")
+    millpond.torch.load(Path(shared) / "resharded", model, optimizer)
+    whole, moments = torch.load(Path(shared) / "whole.pt")
     for name, value in get_model_state_dict(model).items():
         assert torch.equal(value.full_tensor(), whole[name]), name
     plain = optimizer.plain_state_dict()["state"]
@@ -185,4 +278,9 @@ def read_pair(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main({f.__name__: f for f in (forms, pair, write_pair, read_pair)})
+    main(
+        {
+            f.__name__: f
+            for f in (forms, pair, marker, leave, plain_into_handles, write_pair, read_pair)
+        }
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sys
 import threading
@@ -43,10 +44,11 @@ def interrupts(scratch: str) -> None:
         mirror.grad = parameter.grad
         other.step()
     arrived = 0
+    moments = random.Random(20)
     for step in range(1, 51):
         gradient(parameter, step)
         mirror.grad = parameter.grad
-        delay = length * (step % 25) / 25
+        delay = moments.uniform(0, length)
         timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
         here = 0
         try:

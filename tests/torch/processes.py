@@ -1,9 +1,10 @@
-"""Runs a function of a test's worker file in several processes of one gloo group."""
+"""Runs functions of a test's worker file in several processes of one gloo group."""
 
 from __future__ import annotations
 
 import faulthandler
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -50,13 +51,14 @@ def dump_when_late() -> None:
     faulthandler.dump_traceback_later(LIMIT_S - 10, exit=False)
 
 
-def run_ranks(worker: str, case: str, ranks: int, folder: Path, *arguments: Any) -> None:
-    """worker: a file beside this one; its `case` is called as case(folder, *arguments) in every
-    process."""
-    rendezvous = folder / f"rendezvous_{case}_{ranks}_{os.urandom(4).hex()}"
-    command = [sys.executable, str(Path(__file__).parent / worker), case, str(folder)]
+def run_ranks(worker: str, ranks: int, folder: Path, *cases: str) -> None:
+    """worker: a file beside this one. Each case, "name" or "name,argument,...", is called in turn
+    in every process, with a folder of its own below `folder`: starting torch takes longer than most
+    cases."""
+    rendezvous = folder / f"rendezvous_{ranks}_{os.urandom(4).hex()}"
+    command = [sys.executable, str(Path(__file__).parent / worker), str(folder), *cases]
     done = run_limited(
-        [command + [str(a) for a in arguments]] * ranks,
+        [command] * ranks,
         [
             {
                 "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank),
@@ -67,7 +69,7 @@ def run_ranks(worker: str, case: str, ranks: int, folder: Path, *arguments: Any)
         ],
     )  # fmt: skip
     said = "\n".join(
-        f"rank {rank} of {case}: {one.returncode}\n{one.stdout[-4000:]}"
+        f"rank {rank} of {cases}: {one.returncode}\n{one.stdout[-4000:]}"
         for rank, one in enumerate(done)
         if one.returncode != 0
     )
@@ -86,7 +88,14 @@ def main(cases: dict[str, Any]) -> None:
         world_size=int(os.environ["WORLD_SIZE"]),
     )
     try:
-        cases[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
+        for text in sys.argv[2:]:
+            name, *arguments = text.split(",")
+            place = Path(sys.argv[1]) / re.sub(r"\W", "_", text)[:80]
+            place.mkdir(exist_ok=True)
+            dist.barrier()
+            if dist.get_rank() == 0:
+                print("case", text, flush=True)
+            cases[name](place, *arguments)
         dist.barrier()
     finally:
         dist.destroy_process_group()

@@ -10,6 +10,7 @@ import millpond
 import millpond.torch
 import torch
 import torch.distributed as dist
+from loop_worker import loop
 from processes import main
 from twins import compare_segments, differing
 
@@ -152,6 +153,50 @@ def built_before_fully_shard(folder: Path) -> None:
         raise AssertionError("updates of dead parameters passed")
 
 
+def swapped_by_accelerate(folder: Path) -> None:
+    """accelerate puts placeholders into an optimizer's groups, shards the model, and puts the new
+    parameters in their places: the updates move the sharded weights."""
+    theirs = shard(build(12, torch.float32))
+    resident = torch.optim.AdamW(theirs.parameters(), lr=1e-2)
+    mine = build(12, torch.float32)
+    ours = millpond.torch.AdamW(mine.parameters(), lr=1e-2, scratch=scratch_of(folder))
+    names = {p: name for name, p in mine.named_parameters()}
+    (group,) = ours.param_groups
+    kept = [names[p] for p in group["params"]]
+    group["params"] = [torch.empty(1) for _ in kept]
+    shard(mine)
+    group["params"] = [dict(mine.named_parameters())[name] for name in kept]
+    for step in range(5):
+        for model, optimizer in ((theirs, resident), (mine, ours)):
+            optimizer.zero_grad()
+            grads_by_step(model, step, torch.float32)
+            optimizer.step()
+    for a, b in zip(theirs.parameters(), mine.parameters(), strict=True):
+        assert differing(a.to_local(), b.to_local()) == 0
+
+
+def two_meshes(folder: Path) -> None:
+    """Replicate on one dimension of the mesh and Shard(0) on the other, as HSDP has them."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    mesh = init_device_mesh("cpu", (1, dist.get_world_size()))
+
+    def placed(seed: int) -> torch.Tensor:
+        whole = torch.randn(17, 8, generator=torch.Generator().manual_seed(seed))
+        return distribute_tensor(whole, mesh, [Replicate(), Shard(0)])
+
+    theirs, mine = (torch.nn.Parameter(placed(0)) for _ in "12")
+    resident = torch.optim.AdamW([theirs], lr=1e-2)
+    ours = millpond.torch.AdamW([mine], lr=1e-2, scratch=scratch_of(folder))
+    for step in range(1, 6):
+        theirs.grad, mine.grad = placed(step), placed(step)
+        resident.step()
+        ours.step()
+    assert differing(theirs.to_local(), mine.to_local()) == 0
+    assert mine.to_local().shape[0] == 9 - rank()
+
+
 def a_failure_on_one_rank(folder: Path) -> None:
     """Rank 1's gradient cannot be streamed: both ranks raise, none hangs, a load makes it well."""
     mine = build(8, torch.float32)
@@ -210,24 +255,13 @@ def save_and_load(folder: Path) -> None:
         assert differing(a.to_local(), b.to_local()) == 0
 
 
-CASES = {
-    f.__name__: f
-    for f in (
-        ddp, ddp_bf16, fsdp_fp32, fsdp_bf16, built_before_fully_shard, a_failure_on_one_rank,
-        save_and_load,
-    )
-}  # fmt: skip
-
-
-def everything(folder: Path, *names: str) -> None:
-    """Several cases in one pair of processes: starting torch takes longer than most of them."""
-    for text in names:
-        name, *arguments = text.split(",")
-        place = folder / text.replace(",", "_")
-        place.mkdir(exist_ok=True)
-        dist.barrier()
-        CASES[name](place, *arguments)
-
-
 if __name__ == "__main__":
-    main(CASES | {"everything": everything})
+    main(
+        {
+            f.__name__: f
+            for f in (
+                ddp, ddp_bf16, fsdp_fp32, fsdp_bf16, built_before_fully_shard,
+                a_failure_on_one_rank, save_and_load, loop, swapped_by_accelerate, two_meshes,
+            )
+        }
+    )  # fmt: skip

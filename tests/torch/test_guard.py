@@ -68,8 +68,15 @@ class Quantised(torch.Tensor):
         cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         if function is torch.ops.aten.detach.default:
-            return Quantised(args[0]._data)
+            return type(args[0])(args[0]._data)
         raise NotImplementedError(str(function))
+
+
+class Packed(Quantised):
+    """Says which of its members are tensors."""
+
+    def __tensor_flatten__(self) -> Any:
+        return ["_data"], None
 
 
 class Named(torch.nn.Parameter):
@@ -99,6 +106,45 @@ REFUSED = {
 @pytest.mark.parametrize("code", REFUSED)
 def test_parameters(scratch, code: str) -> None:
     assert refusal_of(scratch, REFUSED[code]()).code == code
+
+
+@pytest.mark.parametrize("kind", ["plain", "flattened"])
+def test_quantised_in_any_class(scratch, kind: str) -> None:
+    data = torch.zeros(4, dtype=torch.float8_e4m3fn)
+    parameter = torch.nn.Parameter(data if kind == "plain" else Packed(data))
+    refusal = refusal_of(scratch, parameter)
+    assert refusal.code == "storage_quantized" and "float8_e4m3fn" in refusal.reason
+
+
+PLACED = {
+    "columns": ((1,), lambda t: [t.Shard(1)]),
+    "partial": ((1,), lambda t: [t.Partial()]),
+    "twice": ((1, 1), lambda t: [t.Shard(0), t.Shard(0)]),
+    "replicate": ((1,), lambda t: [t.Replicate()]),
+    "rows": ((1,), lambda t: [t.Shard(0)]),
+    "replicas_of_rows": ((1, 1), lambda t: [t.Replicate(), t.Shard(0)]),
+}
+
+
+@pytest.mark.parametrize("name", PLACED)
+def test_placements(scratch, lone_group, name: str) -> None:
+    """Replicate, and Shard(0) on one dimension of the mesh, are streamed; all else is refused."""
+    import torch.distributed.tensor as placing
+    from torch.distributed.device_mesh import init_device_mesh
+
+    lone_group("gloo")
+    shape, placements = PLACED[name]
+    mesh = init_device_mesh("cpu", shape)
+    local = torch.zeros(4, 3)
+    parameter = torch.nn.Parameter(
+        placing.DTensor.from_local(local, mesh, placements(placing), run_check=False)
+    )
+    if name in ("columns", "partial", "twice"):
+        assert refusal_of(scratch, parameter).code == "placement"
+        return
+    parameter.grad = torch.ones_like(parameter)
+    AdamW([parameter], lr=0.5, weight_decay=0.0, scratch=str(scratch)).step()
+    assert torch.allclose(parameter.to_local(), torch.full((4, 3), -0.5))
 
 
 def test_complex_parameters(scratch) -> None:
@@ -149,6 +195,24 @@ def test_unused_parameters_are_no_error(scratch) -> None:
         optimizer.step()
     lone = torch.nn.Parameter(torch.zeros(3))  # of no module, and never with a gradient
     AdamW([lone], scratch=str(scratch)).step()
+
+
+STRIDES = {
+    "expanded": lambda: torch.ones(()).expand(300, 7),
+    "transposed": lambda: torch.randn(7, 300).t(),
+    "every_other": lambda: torch.randn(300, 14)[:, ::2],
+}
+
+
+@pytest.mark.parametrize("name", STRIDES)
+def test_gradient_strides(scratch, name: str) -> None:
+    """A gradient that lies otherwise in memory than its parameter."""
+    start, gradient = torch.randn(300, 7), STRIDES[name]()
+    mine, theirs = (torch.nn.Parameter(start.clone()) for _ in "12")
+    mine.grad, theirs.grad = gradient, gradient.clone(memory_format=torch.contiguous_format)
+    AdamW([mine], scratch=str(scratch)).step()
+    torch.optim.AdamW([theirs]).step()
+    assert torch.equal(mine, theirs)
 
 
 def test_gradient_dtypes(scratch) -> None:

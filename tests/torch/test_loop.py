@@ -12,7 +12,7 @@ import millpond.torch
 import pytest
 import torch
 from torch.optim import lr_scheduler
-from twins import Twin, differing
+from twins import DEVICE, Twin, differing
 
 
 class Net(torch.nn.Module):
@@ -34,7 +34,7 @@ class Net(torch.nn.Module):
 
 def pair(scratch: Any, **flags: Any) -> tuple[Net, Any, Net, Any]:
     torch.manual_seed(5)
-    theirs = Net()
+    theirs = Net().to(DEVICE)
     mine = copy.deepcopy(theirs)
     resident = torch.optim.AdamW(theirs.parameters(), **flags)
     return (
@@ -46,7 +46,7 @@ def pair(scratch: Any, **flags: Any) -> tuple[Net, Any, Net, Any]:
 
 
 def loss_of(model: Net, step: int) -> torch.Tensor:
-    x = torch.randint(0, 50, (16,), generator=torch.Generator().manual_seed(step))
+    x = torch.randint(0, 50, (16,), generator=torch.Generator().manual_seed(step)).to(DEVICE)
     return torch.nn.functional.cross_entropy(model(x, step % 3 != 1), x.roll(1))
 
 
@@ -150,7 +150,7 @@ def test_B21_grad_scaler(scratch, fused: bool) -> None:
     theirs, resident, mine, ours = pair(scratch, fused=fused)
     scales, counters = [], []
     for model, optimizer in ((theirs, resident), (mine, ours)):
-        scaler = torch.amp.GradScaler("cpu", init_scale=3000.0, growth_interval=4)
+        scaler = torch.amp.GradScaler(DEVICE.type, init_scale=3000.0, growth_interval=4)
         for step in range(12):
             optimizer.zero_grad()
             scaler.scale(loss_of(model, step)).backward()
@@ -173,8 +173,8 @@ def test_grad_scaler_with_fp16_parameters(scratch) -> None:
     twin = Twin(
         scratch, shapes=[(300, 7), (4099,)], dtypes=[torch.float16], groups=({},), fused=True
     )
-    scaler = torch.amp.GradScaler("cpu", init_scale=128.0)
-    scaler.scale(torch.ones(()))
+    scaler = torch.amp.GradScaler(DEVICE.type, init_scale=128.0)
+    scaler.scale(torch.ones((), device=DEVICE))
     for _ in range(5):
         twin.draw(scale=0.01)
         for their in twin.theirs:

@@ -62,6 +62,30 @@ def test_B25_B28_B29_resume_equals_no_interruption(scratch, tmp_path, fused: boo
     assert not torch.equal(cold.mine[0], resumed.mine[0])
 
 
+def test_a_save_in_the_background(scratch, tmp_path) -> None:
+    """Steps that follow change nothing of it; without commit it counts for nothing."""
+    twin = trained(scratch)
+    given_up = twin.optimizer.async_save(tmp_path / "never")
+    given_up.cancel()
+    with pytest.raises(millpond.CheckpointError):
+        twin.optimizer.load(tmp_path / "never")
+    under_way = twin.optimizer.async_save(tmp_path / "saved")
+    weights = [p.detach().clone() for p in twin.mine]
+    plain = twin.optimizer.plain_state_dict()
+    twin.step()
+    under_way.commit()
+    done, total = under_way.progress()
+    assert under_way.done() and done == total > 0
+    with torch.no_grad():
+        for mine, saved in zip(twin.mine, weights, strict=True):
+            mine.copy_(saved)
+    twin.optimizer.load(tmp_path / "saved")
+    again = twin.optimizer.plain_state_dict()
+    for number, state in plain["state"].items():
+        for name, value in state.items():
+            assert torch.equal(again["state"][number][name], value), (number, name)
+
+
 def test_B34_hyperparameters_of_the_host_win_after_a_load(scratch, tmp_path) -> None:
     """load(path) leaves groups alone, and they are read in every step, also new dicts."""
     twin = trained(scratch)
@@ -173,7 +197,7 @@ def test_a_fused_state_dict_changes_the_arithmetic(scratch) -> None:
     before = other.optimizer.arithmetic
     other.optimizer.load_state_dict(copy.deepcopy(fused.resident.state_dict()))
     other.step()
-    assert before != other.optimizer.arithmetic == "torch_cpu_fused/1"
+    assert "fused" not in before and "fused" in other.optimizer.arithmetic
 
 
 BAD = {

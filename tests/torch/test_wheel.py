@@ -1,11 +1,14 @@
-"""The wheel: what is in it, and that it works from where it was unpacked.
+"""The wheel: what is in it, what it needs, and that it works from where it was unpacked.
 
 pip and scikit-build-core make it from the repository's pyproject.toml; only compiling is left out.
-In its place stands a project that installs what this build tree has, by the real install rules."""
+In its place stands a project that installs what this build tree has, by the real install rules.
+MILLPOND_WHEEL names a wheel that was compiled, which is looked at instead."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -13,8 +16,11 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("scikit_build_core", reason="scikit-build-core makes the wheel")
 ROOT = Path(__file__).resolve().parents[2]
+COMPILED = os.environ.get("MILLPOND_WHEEL")
+GLIBC_FLOOR = (2, 35)
+# What every Linux with glibc has.
+NEEDED = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 PROJECT = """
 cmake_minimum_required(VERSION 3.25)
 project(wheel LANGUAGES NONE)
@@ -54,6 +60,9 @@ def run(*command: str, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if COMPILED:
+        return Path(COMPILED)
+    pytest.importorskip("scikit_build_core", reason="scikit-build-core makes the wheel")
     built = Path(os.environ["MILLPOND_PLUGIN"]).resolve().parents[1]
     if not (built / "bin" / "millpond").is_file():
         pytest.skip(f"{built} has no millpond program")
@@ -86,6 +95,23 @@ def test_what_is_in_it(wheel) -> None:
     assert [need for need in needs if "extra ==" not in need] == ["Requires-Dist: protobuf>=4.22"]
 
 
+@pytest.mark.parametrize("name", ["millpond/libmillpond.so", "millpond/bin/millpond"])
+def test_what_it_needs_at_run_time(wheel, tmp_path, name: str) -> None:
+    """Neither a C++ runtime nor Protocol Buffers, and no glibc newer than the floor."""
+    if shutil.which("readelf") is None:
+        pytest.skip("there is no readelf here")
+    if name.endswith("bin/millpond") and not COMPILED:
+        pytest.skip("a build tree links the program otherwise than a wheel that was compiled")
+    with zipfile.ZipFile(wheel) as held:
+        file = held.extract(name, tmp_path)
+    dynamic = run("readelf", "-dW", file)
+    assert set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)) <= NEEDED, dynamic
+    assert "RPATH" not in dynamic and "RUNPATH" not in dynamic, dynamic
+    versions = re.findall(r"GLIBC_(\d+)\.(\d+)", run("readelf", "-VW", file))
+    assert versions
+    assert max((int(major), int(minor)) for major, minor in versions) <= GLIBC_FLOOR
+
+
 def test_it_works_where_it_is_unpacked(wheel, tmp_path) -> None:
     place, scratch = tmp_path / "site", tmp_path / "scratch"
     scratch.mkdir()
@@ -104,3 +130,14 @@ def test_it_works_where_it_is_unpacked(wheel, tmp_path) -> None:
     )  # fmt: skip
     assert f"{place}/millpond/libmillpond.so" in report.read_text()
     assert list(scratch.iterdir()) == []
+    copy = shutil.copy(place / "millpond" / "libmillpond.so", tmp_path / "other.so")
+    asked = [sys.executable, "-c", "import millpond; print(millpond.default_plugin().path)"]
+    assert run(*asked, PYTHONPATH=str(place), MILLPOND_PLUGIN=str(copy)).strip() == str(copy)
+
+
+def test_a_checkout_says_where_the_program_is() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "millpond", "doctor"], capture_output=True, text=True, timeout=60,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "host_adapters" / "python")},
+    )  # fmt: skip
+    assert done.returncode == 2 and "pip install ." in done.stderr, done.stderr

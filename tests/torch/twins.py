@@ -7,6 +7,7 @@ another fp32 parameter.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,6 +15,10 @@ import millpond.torch
 import torch
 from torch import Tensor
 
+# gpu.sh runs the tests of loops and state dicts again on "cuda".
+DEVICE = torch.device(os.environ.get("MILLPOND_TEST_DEVICE", "cpu"))
+if DEVICE.type == "cuda":
+    torch.use_deterministic_algorithms(True)  # two models are compared bit by bit
 OURS = {torch.optim.AdamW: millpond.torch.AdamW, torch.optim.Adam: millpond.torch.Adam}
 SHAPES: list[tuple[int, ...]] = [(300, 257), (1,), (0,), (7, 3, 5), (4099,), (256,), (65_541,), ()]
 
@@ -43,7 +48,7 @@ class Twin:
         dtypes: Sequence[torch.dtype] = (torch.float32, torch.bfloat16, torch.float16),
         groups: Sequence[dict[str, Any]] = ({}, {}),
         seed: int = 1,
-        device: str = "cpu",
+        device: str | torch.device = DEVICE,
         ours: dict[str, Any] | None = None,
         **flags: Any,
     ):

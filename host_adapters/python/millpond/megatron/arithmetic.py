@@ -11,6 +11,7 @@ import torch
 
 from .. import abi
 from ..errors import MillpondError
+from ..torch.hostadam import HostAdam
 from ..torch.proof import HOST, candidates, prove
 
 LOG = logging.getLogger("millpond.megatron")
@@ -30,6 +31,14 @@ def is_fused(kind: type) -> bool:
 def counts_in_group(kind: type) -> bool:
     """FusedAdam keeps its step in group['step'], torch in each parameter's state."""
     return is_fused(kind)
+
+
+def host_of(inner: Any) -> HostAdam:
+    """The inner optimizer's own step on the plugin's pieces (arithmetic "host/1")."""
+    kind: Any = type(inner)
+    if is_fused(kind):
+        return HostAdam(_fused_kind(kind, bool(getattr(inner, "adam_w_mode", 1))), True)
+    return HostAdam(kind)
 
 
 def group_step(inner: Any, group: dict[str, Any], number: int) -> abi.GroupStep:
@@ -62,7 +71,7 @@ def choose(
     if found:
         LOG.info("arithmetic of %s: %s", kind.__name__, found)
         return found
-    if device.type == "cpu" and not is_fused(kind):
+    if device.type == "cpu":
         return HOST
     if exact == "require":
         raise MillpondError(

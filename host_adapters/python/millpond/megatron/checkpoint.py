@@ -18,12 +18,13 @@ from typing import Any
 
 from .. import abi
 from ..errors import CheckpointError, MillpondError, StateError
-from . import markers
+from . import markers, reference
 from .grouping import apply_groups
 
 LOG = logging.getLogger("millpond.megatron")
 DIRECTORY = "nvme_opt_state"
 POLICIES = ("error", "init_from_model")
+FROM_MODEL, IMPORTED = "from_model", "imported"  # in the place of a save's id
 
 
 class Checkpoints:
@@ -64,8 +65,8 @@ class Checkpoints:
         if self._asked:
             raise StateError(
                 f"a state dict for a {self._asked} was made, and megatron.core.dist_checkpointing."
-                f"{self._asked} was not called with it: the optimizer state is not in that "
-                "checkpoint. Use --ckpt-format torch_dist.",
+                f"{self._asked} was not called with it, or failed: the optimizer state is not "
+                "in that checkpoint, or not loaded. Use --ckpt-format torch_dist.",
                 code=abi.E_STATE,
             )
         if self._to_apply:
@@ -84,7 +85,7 @@ class Checkpoints:
     ) -> dict[str, Any]:  # fmt: skip
         """For a member of the chain; its groups, step and grad scaler travel in the marker."""
         self._asked = "load" if is_loading else "save"
-        data = {"uid": member.uid, "save": "", **member.state_dict()}
+        data = {"uid": member.uid, "save": "", "step": member.steps, **member.state_dict()}
         return {markers.ENTRY: markers.marker_of(member.uid, data)}
 
     def stub_state(self, uid: str, is_loading: bool) -> dict[str, Any]:
@@ -108,12 +109,14 @@ class Checkpoints:
                 f"{self._restored}: load the checkpoint again",
                 code=abi.E_MISMATCH,
             )
+        if self._restored == FROM_MODEL:
+            member.restart_from_model()
         if "optimizer" in entry:
             apply_groups(member.inner.param_groups, entry["optimizer"]["param_groups"])
             scaler = member.optimizer.grad_scaler
             if scaler and "grad_scaler" in entry:
                 scaler.load_state_dict(entry["grad_scaler"])
-        member.read_steps()
+        member.read_steps(without_shards=entry.get("step", 0))
         self._to_apply.discard(member.uid)
 
     # ---- save
@@ -173,10 +176,13 @@ class Checkpoints:
         asked = list(markers.markers_in(state))
         if not asked:
             return original(state, directory, *args, **kw)
-        wanted = {marker.key for marker in asked}
+        base, ranks = Path(str(directory)) / DIRECTORY, self._session.ranks
         missing = markers.retarget(asked, markers.keys_in_checkpoint(str(directory)))
-        if len(missing) == len(wanted) and self._without_state == "init_from_model":
-            return self._without(original, state, directory, *args, **kw)
+        if len(missing) == len(asked):
+            if reference.is_there(base):
+                return self._import(base, original, state, directory, *args, **kw)
+            if self._without_state == "init_from_model":
+                return self._without(FROM_MODEL, original, state, directory, *args, **kw)
         if missing:
             raise CheckpointError(
                 f"{directory} has no streamed optimizer state for {sorted(missing)}: it was "
@@ -186,6 +192,7 @@ class Checkpoints:
                 "loaded parameters and steps 0.",
                 code=abi.E_MISSING,
             )
+        markers.share(asked, ranks.gather_objects([one.key for one in asked]), ranks.rank)
         loaded = original(state, directory, *args, **kw)
         entries = list(markers.entries_in(loaded[0] if isinstance(loaded, tuple) else loaded))
         if not entries:
@@ -194,7 +201,7 @@ class Checkpoints:
                 "for; training would go on from zero.",
                 code=abi.E_MISSING,
             )
-        self._install(Path(str(directory)) / DIRECTORY, markers.save_id_of(entries, str(directory)))
+        self._install(base, markers.save_id_of(entries, str(directory)))
         return loaded
 
     def _install(self, base: Path, save_id: str) -> None:
@@ -212,29 +219,58 @@ class Checkpoints:
             session.runtime.load_commit(session.ranks.group)
         except MillpondError as verdict:
             raise refused or verdict from verdict
-        self._asked, self._restored = "", save_id
-        self._to_apply = {member.uid for member in session.members()}
-        LOG.info("optimizer state of save %s is installed", save_id)
+        self._installed(save_id)
 
-    def _without(self, original: Callable[..., Any], state: Any, *args: Any, **kw: Any) -> Any:
-        """A checkpoint from before streaming: everything but the optimizer is loaded, and mains are
-        made from the parameters when the optimizer's part is applied."""
+    def _installed(self, name: str) -> None:
+        self._asked, self._restored = "", name
+        self._to_apply = {member.uid for member in self._session.members()}
+        LOG.info("optimizer state of save %s is installed", name)
+
+    def _import(self, base: Path, original: Callable[..., Any], *args: Any, **kw: Any) -> Any:
+        """A checkpoint of the Python store: everything but the optimizer is Megatron's, the state
+        comes from that store's files. Nothing is written unless every rank's are whole.
+        Collective."""
+        session, refusal, stores = self._session, None, []
+        try:
+            stores = reference.stores_of(session.members(), base, session.options)
+        except (MillpondError, OSError) as failure:
+            refusal = failure
+        session.ranks.share_failure(f"import of {base}", refusal)
+        steps = max(session.ranks.gather_objects(max((one.steps for one in stores), default=0)))
+        loaded = self._without(IMPORTED, original, *args, steps=steps, **kw)
+        self._asked = "load"  # a step now would be one without the state
+        try:
+            for store in stores:
+                store.install()
+        except (MillpondError, OSError) as failure:
+            refusal = failure
+        session.ranks.share_failure(f"import of {base}", refusal)
+        self._installed(IMPORTED)
+        return loaded
+
+    def _without(
+        self, name: str, original: Callable[..., Any], state: Any, *args: Any, steps: int = 0,
+        **kw: Any,
+    ) -> Any:  # fmt: skip
+        """A checkpoint whose optimizer part Megatron cannot load: everything else is loaded. From
+        before streaming (FROM_MODEL), mains are made from the parameters when the optimizer's part
+        is applied."""
         rest = {key: value for key, value in state.items() if not any(markers.markers_in(value))}
         loaded = original(rest, *args, **kw)
-        LOG.warning("no streamed optimizer state there: mains from the parameters, steps 0")
+        if name == FROM_MODEL:
+            LOG.warning("no streamed optimizer state there: mains from the parameters, steps 0")
         plain = loaded[0] if isinstance(loaded, tuple) else loaded
         for key, value in state.items():
             if key not in rest:
-                plain[key] = _named(value, "from_model")
-        self._asked, self._restored = "", "from_model"
-        self._to_apply = {member.uid for member in self._session.members()}
+                plain[key] = _named(value, {"save": name, "step": steps})
+        self._installed(name)
         return loaded
 
 
-def _named(value: Any, save_id: str) -> Any:
-    """The optimizer's part of a state dict with markers replaced by entries that name `save_id`."""
+def _named(value: Any, entry: dict[str, Any]) -> Any:
+    """The optimizer's part of a state dict with markers replaced by `entry`."""
     if any(True for _ in markers.markers_in([value])) and hasattr(value, "replica_id"):
-        return {"save": save_id}
+        return dict(entry)
     if isinstance(value, dict):
-        return {key: _named(one, save_id) for key, one in value.items()}
+        return {key: _named(one, entry) for key, one in value.items()}
     return value

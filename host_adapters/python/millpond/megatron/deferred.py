@@ -17,8 +17,11 @@ from torch import Tensor
 
 
 def handle_of(shard: Tensor) -> Tensor:
-    """An fp32 tensor of the shard's shape and device whose storage is empty."""
-    handle = torch.empty(shard.shape, dtype=torch.float32, device=shard.device)
+    """An fp32 tensor of the shard's shape and device whose storage is empty. Never more than one
+    element's memory, however large the shard: a repeated element (stride 0) whose storage goes."""
+    if shard.numel() == 0:
+        return torch.empty(0, dtype=torch.float32, device=shard.device)
+    handle = torch.empty(1, dtype=torch.float32, device=shard.device).expand(shard.shape)
     handle.untyped_storage().resize_(0)
     return handle
 

@@ -64,18 +64,9 @@ def shards_of(optimizer: Any) -> list[Shard]:
 
 def _shard(optimizer: Any, name: str, group: int, parameter: Tensor, main: Tensor) -> Shard:
     buffer, _, bucket = optimizer.model_param_gbuf_map[parameter]
-    ranges = optimizer._get_model_param_range_map(parameter)
-    place = ranges["gbuf_world_in_bucket"]
-    model = optimizer.buffers[buffer].buckets[bucket].param_data.view(-1)[place.start : place.end]
-    begin, end = ranges["param"].start, ranges["param"].end
-    if not model.numel() == main.numel() == end - begin:
-        raise MillpondError(
-            f"{name}: the optimizer's shard has {main.numel()} elements, the parameter buffer's "
-            f"range {model.numel()}, the parameter's range {end - begin}",
-            wanted=end - begin,
-            got=main.numel(),
-            field=name,
-        )
+    place = optimizer._get_model_param_range_map(parameter)["param"]
+    begin, end = place.start, place.end
+    model = run_of(optimizer, parameter, name, main, end - begin)
     size, rank = _tensor_parallel(parameter)
     shape = list(parameter.shape)
     offset = [0] * len(shape)
@@ -90,6 +81,36 @@ def _shard(optimizer: Any, name: str, group: int, parameter: Tensor, main: Tenso
         name, group, parameter, main, model, (begin, end), tuple(shape), tuple(offset),
         optimizer.gbuf_idx_to_model_idx_map.get(buffer, 0) * 65536 + buffer * 4096 + bucket,
     )  # fmt: skip
+
+
+def run_of(optimizer: Any, parameter: Tensor, name: str, main: Tensor, numel: int) -> Tensor:
+    """The run of the parameter buffer that the gather reads, as it is now. Its size, the main's and
+    the range's must be equal, and the buffer must have its memory, each time it is asked for."""
+    buffer, _, bucket = optimizer.model_param_gbuf_map[parameter]
+    place = optimizer._get_model_param_range_map(parameter)["gbuf_world_in_bucket"]
+    data: Tensor = optimizer.buffers[buffer].buckets[bucket].param_data
+    end = min(place.end, data.numel())
+    wanted = (data.storage_offset() + end) * data.element_size() if numel else 0
+    held = data.untyped_storage().nbytes()
+    if held < wanted:
+        raise MillpondError(
+            f"{name}: the parameter buffer has {held} bytes of memory, its range ends at byte "
+            f"{wanted}: somebody took the buffer away. Nothing was changed; bring it back before "
+            "the step.",
+            wanted=wanted,
+            got=held,
+            field=name,
+        )
+    run = data.view(-1)[place.start : place.end]
+    if not run.numel() == main.numel() == numel:
+        raise MillpondError(
+            f"{name}: the optimizer's shard has {main.numel()} elements, the parameter buffer's "
+            f"range {run.numel()}, the parameter's range {numel}. Nothing was changed.",
+            wanted=numel,
+            got=main.numel() if main.numel() != numel else run.numel(),
+            field=name,
+        )
+    return run
 
 
 def _tensor_parallel(parameter: Tensor) -> tuple[int, int]:

@@ -56,7 +56,8 @@ def entries_in(state: Any) -> Iterator[dict[str, Any]]:
 
 def retarget(markers: list[Any], present: set[str]) -> list[str]:
     """Makes each marker ask for a key that the checkpoint has: its own, else the first rank's with
-    that member, under the prefix that the checkpoint uses. Returns the keys that it lacks."""
+    that member, under the prefix that the checkpoint uses. Returns the keys that it lacks. Several
+    ranks may then ask for one key: `share`."""
     missing = []
     by_member: dict[str, list[str]] = {}
     for key in sorted(present):
@@ -72,6 +73,14 @@ def retarget(markers: list[Any], present: set[str]) -> list[str]:
         else:
             marker.key = (own or candidates)[0]
     return missing
+
+
+def share(markers: list[Any], asked: list[list[str]], rank: int) -> None:
+    """`asked`: every rank's keys. Megatron wants one owner of each object: the first rank that asks
+    for it; the others read it as replicas."""
+    for marker in markers:
+        first = next(number for number, keys in enumerate(asked) if marker.key in keys)
+        marker.replica_id = 0 if first == rank else rank + 1
 
 
 def keys_in_checkpoint(directory: str) -> set[str]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import dataclasses
+import os
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -14,12 +17,11 @@ from .. import abi
 from ..errors import MillpondError, StateError
 from ..runtime import Store, span_of
 from ..torch.binding import DENSE, MAIN_AND_MOMENTS, MOMENTS_ONLY
-from ..torch.hostadam import HostAdam
 from ..torch.placement import DTYPES
 from ..torch.proof import stream_of
 from . import arithmetic
 from .deferred import is_handle
-from .layout import Shard, group_key, shards_of, tensor_of, topology
+from .layout import Shard, group_key, run_of, shards_of, tensor_of, topology
 from .readers import refuse_readers
 
 PER_GROUP = 1
@@ -32,7 +34,7 @@ class Member:
         self.session, self.optimizer, self.uid = session, optimizer, uid
         self.inner = optimizer.optimizer
         self.shards: list[Shard] = shards_of(optimizer)
-        self.host = HostAdam(type(self.inner))
+        self.host = arithmetic.host_of(self.inner)
         self.arithmetic = ""
         self.epoch = 0
         self.ready = False  # Megatron has put gradients in place for a step
@@ -152,19 +154,29 @@ class Member:
 
     # ---- a step
 
-    def step(self) -> None:
-        """Runs the store's step. Gradients are Megatron's own, reduced, unscaled and clipped."""
+    def check(self) -> None:
+        """What a step needs, looked at on every rank before any rank applies anything: gradients in
+        place, ranges that are what was bound (else it binds anew)."""
         if not self.ready:
             raise StateError(
                 "the inner optimizer's step was called outside Megatron's training step (a dummy "
                 "step to make state?): there are no gradients of this store. Nothing was changed.",
                 code=abi.E_STATE,
             )
-        self.ready = False
-        if [shard.model.data_ptr() for shard in self.shards] != self._bound:
-            self.bind()
+        moved = False
         for i, shard in enumerate(self.shards):
+            numel = shard.flat[1] - shard.flat[0]
+            run = run_of(self.optimizer, shard.parameter, shard.key, shard.main, numel)
+            if run.data_ptr() != self._bound[i]:
+                self.shards[i], moved = dataclasses.replace(shard, model=run), True
             self._grads[i] = self._gradient(shard)
+        if moved:
+            self.bind()
+
+    def step(self) -> None:
+        """Runs the store's step, after `check`. Gradients are Megatron's own, reduced, unscaled and
+        clipped."""
+        self.ready = False
         groups = self.inner.param_groups
         array = (abi.GroupStep * len(groups))(
             *(arithmetic.group_step(self.inner, group, i) for i, group in enumerate(groups))
@@ -223,15 +235,16 @@ class Member:
             for parameter in group["params"]:
                 self.inner.state[parameter] = {"step": count}
 
-    def read_steps(self) -> None:
-        """After a load: the store's counters, which are the checkpoint's, 0 included."""
-        if self.shards:
-            self.steps = self.store.counter(0)
+    def read_steps(self, without_shards: int = 0) -> None:
+        """After a load: the store's counters, which are the checkpoint's, 0 included. A rank with
+        padding only has none: there the state dict's."""
+        self.steps = self.store.counter(0) if self.shards else without_shards
         self.write_steps()
 
     def restart_from_model(self) -> None:
         """mains := parameters, moments zero, steps 0."""
-        self.store.load(".", abi.IO_INIT_FROM_MODEL)
+        nowhere = os.path.join(self.session.scratch, f"none-{secrets.token_hex(8)}")
+        self.store.load(nowhere, abi.IO_INIT_FROM_MODEL)
 
     def state_dict(self) -> dict[str, Any]:
         """What Megatron keeps in the model file: groups without parameters, the step, the grad

@@ -17,6 +17,7 @@ from ..runtime import Runtime
 from ..torch.ranks import Ranks
 from .checkpoint import Checkpoints
 from .features import Feature, features_of
+from .figures import Figures
 from .member import Member
 
 LOG = logging.getLogger("millpond.megatron")
@@ -49,6 +50,8 @@ class Session:
         self.options, self.arguments, self.exact = options, arguments, exact
         self.checkpoints = Checkpoints(self, without_state)
         self.chains: list[Chain] = []
+        self.figures = Figures(arguments)
+        self.suspended = False
         self._ranks: Ranks | None = None
         self._runtime: Runtime | None = None
         self._evaluated: dict[str, list[Feature]] = {}
@@ -61,6 +64,12 @@ class Session:
         from megatron import core
 
         return str(getattr(core, "__version__", "unknown"))
+
+    @property
+    def scratch(self) -> str:
+        """The first scratch directory."""
+        given = self.options["scratch"]
+        return str(given if isinstance(given, str | os.PathLike) else given[0])
 
     @property
     def ranks(self) -> Ranks:
@@ -104,8 +113,9 @@ class Session:
         place = chain.built
         chain.built += 1
         uid = f"rank{rank:05d}/opt{chain.number}_{place}"
+        self.figures.offer(getattr(getattr(optimizer, "config", None), "timers", None))
         if getattr(optimizer, "is_stub_optimizer", False):
-            self._join_as_stub(optimizer, uid)
+            self._join_as_stub(optimizer, uid, chain, first=place == 0)
             return
         member = Member(self, optimizer, uid)
         self._evaluated[member.uid] = self.features(optimizer)
@@ -120,16 +130,17 @@ class Session:
         order = {id(one): place for place, one in enumerate(_flattened(chained))}
         chain.members.sort(key=lambda member: order.get(id(member.optimizer), len(order)))
         if not chained.chained_optimizers:
-            self._join_as_stub(chained, f"rank{self.ranks.rank:05d}/opt{chain.number}_0")
+            uid = f"rank{self.ranks.rank:05d}/opt{chain.number}_0"
+            self._join_as_stub(chained, uid, chain, first=True)
 
-    def _join_as_stub(self, optimizer: Any, uid: str) -> None:
+    def _join_as_stub(self, optimizer: Any, uid: str, chain: Chain, first: bool) -> None:
         """A rank without state still says that it is well before it gathers, and joins in saves
-        and loads."""
+        and loads. `first`: of several stubs of a chain one speaks."""
         original = optimizer.step_with_ready_grads
 
         def step_with_ready_grads() -> Any:
-            if not self.members():
-                self._agree(None, [])
+            if first and not chain.members:
+                self._step_all(chain, [])
             return original()
 
         def sharded_state_dict(*_: Any, is_loading: bool = False, **__: Any) -> dict[str, Any]:
@@ -142,8 +153,7 @@ class Session:
     # ---- a step
 
     def step_chain(self, first: Member) -> None:
-        """All members of the first one's chain, then every rank agrees, all before any gather.
-        Collective: a failure of one rank is raised on all, and poisons their stores."""
+        """All members of the first one's chain, then every rank agrees, all before any gather."""
         if os.getpid() != self._owner:
             raise ForkedError(
                 "step: this is a forked child of the process that built the optimizer; only the "
@@ -151,12 +161,15 @@ class Session:
                 code=abi.E_FORKED,
             )
         chain = next(chain for chain in self.chains if first in chain.members)
-        members = chain.members if chain.closed else [first]
+        self._step_all(chain, chain.members if chain.closed else [first])
+
+    def _step_all(self, chain: Chain, members: Sequence[Member]) -> None:
+        """Collective. What a rank refuses beforehand is raised on all, and every store stays as it
+        was; a failure while a step is applied is raised on all too, and poisons their stores."""
+        self._check(chain, members)
+        fresh = [member for member in members if member.steps == 0]
         failure: BaseException | None = None
         try:
-            self.checkpoints.before_step()
-            if chain.steps == 0:
-                self._judge_again(members)
             for member in members:
                 member.step()
         except BaseException as raised:
@@ -165,6 +178,25 @@ class Session:
         chain.steps += 1
         for member in members:
             member.note_taken()
+        self.figures.tell(members, self.ranks.rank, mains_only=len(fresh) == len(members))
+
+    def _check(self, chain: Chain, members: Sequence[Member]) -> None:
+        """Everything that can be refused without having applied anything, on all ranks or none."""
+        refusal: BaseException | None = None
+        try:
+            if self.suspended:
+                raise StateError("step: suspended: call resume() first", code=abi.E_STATE)
+            self.checkpoints.before_step()
+            if chain.steps == 0:
+                self._judge_again(members)
+            for member in members:
+                member.check()
+        except BaseException as raised:
+            refusal = raised
+        if self.ranks.anywhere(refusal is not None):
+            self.ranks.share_failure("step (nothing was changed)", refusal)
+        if chain.steps == 0 and chain.number == 0:
+            self.figures.settle(self.ranks)
 
     def _judge_again(self, members: Sequence[Member]) -> None:
         """Megatron and trainers rewrite their arguments after parsing: what is on at the first step
@@ -195,19 +227,22 @@ class Session:
         self.require_open("suspend")
         phase = self.runtime.plugin.extension("phase/1", abi.ExtPhase)
         self.runtime.call(phase.suspend, self.runtime.handle, 1 if host_tier else 0)
+        self.suspended = True
 
-    def resume(self) -> None:
-        """Takes it again."""
+    def resume(self, _tag: str | None = None) -> None:
+        """Takes it again. With pause, what a memory saver calls: register the session with it."""
         self.require_open("resume")
         phase = self.runtime.plugin.extension("phase/1", abi.ExtPhase)
         self.runtime.call(phase.resume, self.runtime.handle)
+        self.suspended = False
 
-    def pause(self) -> None:
-        """suspend, under the name that a memory saver calls."""
-        self.suspend()
+    def pause(self, _tag: str | None = None) -> None:
+        """suspend, the host tier too, under the name that a memory saver calls."""
+        self.suspend(host_tier=True)
 
     def close(self) -> None:
         """Stores and scratch files go. The optimizers cannot step afterwards."""
+        self.figures.close()
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
             runtime.close()

@@ -5,6 +5,7 @@ millpond.torch.save(path, model, optimizer)  # weights and state as one
 """
 
 from .adam import Adam, AdamW
-from .checkpoint import async_save, import_dcp, load, save
+from .checkpoint import async_save, load, save
+from .plain_dcp import export_dcp, import_dcp
 
-__all__ = ["Adam", "AdamW", "async_save", "import_dcp", "load", "save"]
+__all__ = ["Adam", "AdamW", "async_save", "export_dcp", "import_dcp", "load", "save"]

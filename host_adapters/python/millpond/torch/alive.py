@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
+from itertools import compress, repeat
+from operator import is_
 
 import torch
 from torch import Tensor
@@ -31,10 +33,10 @@ class Owned:
         owners = owned_now()
         self._owned = {id(p) for p in parameters if id(p) in owners}
 
-    def check(self, entries: Sequence[Entry]) -> None:
+    def check(self, entries: Sequence[Entry], gradients: Sequence[Tensor | None]) -> None:
         """Raises where a parameter without a gradient has lost its module."""
         suspects = []
-        for entry in [e for e in entries if e.parameter.grad is None]:
+        for entry in compress(entries, map(is_, gradients, repeat(None))):
             key = id(entry.parameter)
             if key in self._owned:
                 count = self._missing[key] = self._missing.get(key, 0) + 1

@@ -11,8 +11,8 @@ import ctypes
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from operator import attrgetter, is_
+from itertools import compress, count
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -26,8 +26,7 @@ from .proof import dlpack_device
 from .ranks import Ranks, cut
 
 # Read through map(): ten thousand parameters are looked at in every step.
-_DTYPE, _GRAD, _LAYOUT, _VERSION = map(attrgetter, ("dtype", "grad", "layout", "_version"))
-_STRIDED = partial(is_, torch.strided)
+_DTYPE, _VERSION = attrgetter("dtype"), attrgetter("_version")
 
 MAIN_AND_MOMENTS, MOMENTS_ONLY = 1, 2
 DENSE = 1
@@ -43,9 +42,12 @@ class Entry:
 
 
 class Binding:
-    """shard_state: every rank has whole parameters and streams its run of each."""
+    """shard_state: every rank has whole parameters and streams its run of each. `before`: the
+    binding that this one takes the place of."""
 
-    def __init__(self, entries: Sequence[Entry], ranks: Ranks, shard_state: bool):
+    def __init__(
+        self, entries: Sequence[Entry], ranks: Ranks, shard_state: bool, before: Binding | None
+    ):
         self.entries = entries
         self.ranks = ranks
         self.parameters = [entry.parameter for entry in entries]
@@ -55,10 +57,11 @@ class Binding:
         flats = [flat(t, p.order) for t, p in zip(self.locals, self.placements, strict=True)]
         sizes = [t.numel() for t in flats]
         self._wholes = flats
-        self.cuts = cut(sizes, ranks.size) if shard_state else [[(0, n) for n in sizes]]
+        self.cuts = self._cut(sizes, before) if shard_state else [[(0, n) for n in sizes]]
         self.ranges = self.cuts[ranks.rank if shard_state else 0]
         self.flats = [t[a:b] for t, (a, b) in zip(flats, self.ranges, strict=True)]
         self.with_main = [t.dtype != torch.float32 for t in self.locals]
+        self._rounded = list(compress(self.locals, self.with_main))
         self._addresses = [t.data_ptr() for t in self.locals]
         self._dtypes = [t.dtype for t in self.locals]
         self._itself = [a is b for a, b in zip(self.locals, self.parameters, strict=True)]
@@ -81,6 +84,23 @@ class Binding:
             raise refused(refusals)
         return [f for f in found if isinstance(f, Placement)]
 
+    def _cut(self, sizes: list[int], before: Binding | None) -> list[list[tuple[int, int]]]:
+        """Every rank's range of each parameter. One that was bound before keeps its ranges, since
+        its state is where it was; the others are cut among themselves."""
+        known = before.ranges_by_shard() if before is not None else {}
+        kept = [known.get((self.key(i), place)) for i, place in enumerate(self.placements)]
+        fresh = [size for size, ranges in zip(sizes, kept, strict=True) if ranges is None]
+        made = iter(zip(*cut(fresh, self.ranks.size), strict=True))
+        by_parameter = [ranges or next(made) for ranges in kept]
+        return [list(ranges) for ranges in zip(*by_parameter, strict=True)]
+
+    def ranges_by_shard(self) -> dict[tuple[str, Placement], tuple[tuple[int, int], ...]]:
+        by_parameter = zip(*self.cuts, strict=True)
+        return {
+            (self.key(i), place): ranges
+            for i, (place, ranges) in enumerate(zip(self.placements, by_parameter, strict=True))
+        }
+
     # ---- what was bound, and whether it still is
 
     def moved(self, entries: Sequence[Entry]) -> bool:
@@ -102,19 +122,19 @@ class Binding:
 
     def note_versions(self) -> None:
         """The weights as they are now are the ones that the mains belong to."""
-        self.versions = list(map(_VERSION, self.locals))
+        self.versions = list(map(_VERSION, self._rounded))
 
     def rewritten(self) -> list[int]:
         """Shards with mains whose parameter somebody has written since note_versions."""
-        now = list(map(_VERSION, self.locals))
+        now = list(map(_VERSION, self._rounded))
         if now == self.versions:
             return []
-        pairs = zip(now, self.versions, strict=True)
-        return [i for i, (a, b) in enumerate(pairs) if a != b and self.with_main[i]]
+        with_main = compress(count(), self.with_main)
+        return [i for i, a, b in zip(with_main, now, self.versions, strict=True) if a != b]
 
     def note_updated(self) -> None:
         """Tells autograd that the parameters with a gradient were written in place."""
-        whole = self._plain and all(self.has_grad)
+        whole = self._plain and 0 not in self.has_grad
         updated = self.parameters if whole else self._updated()
         if updated:
             torch.autograd.graph.increment_version(updated)
@@ -196,23 +216,20 @@ class Binding:
 
     # ---- gradients
 
-    def collect(self) -> bool:
-        """Fills grads, dtypes and has_grad from the parameters' gradients; False where there is
-        none at all. Gradients whose memory is ordered otherwise than the parameter's are copied;
-        the copies live until `forget`."""
-        if self._collect_plain():
-            return True
+    def collect(self, gradients: Sequence[Tensor | None]) -> None:
+        """Fills grads, dtypes and has_grad from the entries' gradients. Gradients whose memory is
+        ordered otherwise than the parameter's are copied; the copies live until `forget`."""
+        if self._collect_plain(gradients):
+            return
         addresses, dtypes, has_grad, skip = self.grads, self.dtypes, self.has_grad, self._skip
         contiguous, strided = torch.Tensor.is_contiguous, torch.strided
-        some = False
-        for i, parameter in enumerate(self.parameters):
-            grad = parameter.grad
+        for i, grad in enumerate(gradients):
             if grad is None:
                 has_grad[i] = 0
                 addresses[i] = 0
                 continue
             local = self.locals[i]
-            if local is not parameter:
+            if not self._itself[i]:
                 grad = self._local_gradient(i, grad)
             if grad.layout is not strided:
                 raise self._bad_gradient(
@@ -230,24 +247,23 @@ class Binding:
             if skip[i]:
                 address += skip[i] // local.element_size() * grad.element_size()
             addresses[i] = address
-            some = True
-        return some
 
-    def _collect_plain(self) -> bool:
+    def _collect_plain(self, gradients: Sequence[Any]) -> bool:
         """The usual case, without a loop in Python: every parameter is whole and contiguous and
         has a gradient of its own dtype. False, with nothing changed, where it is another."""
-        grads = list(map(_GRAD, self.parameters))
-        if (
-            not (self._uncut and self._contiguous and grads)
-            or any(grad is None for grad in grads)
-            or list(map(_DTYPE, grads)) != self._dtypes
-            or not all(map(_STRIDED, map(_LAYOUT, grads)))
-            or not all(map(Tensor.is_contiguous, grads))
-        ):
+        if not (self._uncut and self._contiguous and gradients):
             return False
-        self.grads[:] = array("Q", map(Tensor.data_ptr, grads))
+        try:
+            if list(map(_DTYPE, gradients)) != self._dtypes:
+                return False
+            if not all(map(Tensor.is_contiguous, gradients)):
+                return False
+            addresses = array("Q", map(Tensor.data_ptr, gradients))
+        except (AttributeError, RuntimeError):  # None has no dtype, a sparse tensor no address
+            return False
+        self.grads[:] = addresses
         self.dtypes[:] = self._own_dtypes
-        self.has_grad[:] = b"\1" * len(grads)
+        self.has_grad[:] = b"\1" * len(gradients)
         return True
 
     def forget(self) -> None:

@@ -28,15 +28,14 @@ from torch.distributed.checkpoint.state_dict import (
 
 from .. import abi
 from ..errors import CheckpointError
-from .incoming import set_counters
-from .moments import MOMENTS, write_run, zero_run
 from .optimizer import StreamedOptimizer
-from .placement import flat, local_of
-from .proof import stream_of
+from .placement import local_of
 from .saving import Save
 
 Path_ = str | os.PathLike[str]
 dcp: Any = torch.distributed.checkpoint
+# DCP's own is no Exception.
+FAILURES: tuple[type[BaseException], ...] = (Exception, dcp.CheckpointException)
 
 
 def save(path: Path_, model: torch.nn.Module, optimizer: StreamedOptimizer, **extra: Any) -> None:
@@ -67,33 +66,33 @@ class Pair:
         self.path = Path(path)
         self._ranks = optimizer.ranks
         self._state: Save = optimizer.async_save(self.path / "state")
-        weights = {
-            "model": get_model_state_dict(model),
-            "optimizer": get_optimizer_state_dict(model, optimizer),
-            "millpond": {"save_id": self._state.save_id},
-            "extra": extra,
-        }
         self._target = self.path / f"weights-{self._state.save_id}"
         self._weights: Any = None
         self._failure: BaseException | None = None
         try:
+            weights = {
+                "model": get_model_state_dict(model),
+                "optimizer": get_optimizer_state_dict(model, optimizer),
+                "millpond": {"save_id": self._state.save_id},
+                "extra": extra,
+            }
             self._weights = self._start(weights, background)
-        except Exception as failure:
-            self._failure = failure
+        except FAILURES as failure:
+            self._failure = failure  # told by commit, where all ranks are
 
     def _start(self, weights: dict[str, Any], background: bool) -> Any:
         if not background:
             dcp.save(weights, checkpoint_id=self._target)
             return None
+        weights = _staged(weights)
         if dist.is_available() and dist.is_initialized():
             # A group of its own: its collectives run on another thread, beside the training's.
             started = dcp.async_save(
                 weights, checkpoint_id=self._target, process_group=self._ranks.background_group()
             )
             return getattr(started, "upload_completion", started)
-        copied = _copied(weights)
         pool = ThreadPoolExecutor(1)
-        future: Future[Any] = pool.submit(dcp.save, copied, checkpoint_id=self._target)
+        future: Future[Any] = pool.submit(dcp.save, weights, checkpoint_id=self._target)
         pool.shutdown(wait=False)
         return future
 
@@ -106,7 +105,7 @@ class Pair:
         try:
             if self._weights is not None:
                 self._weights.result()
-        except Exception as failure:
+        except FAILURES as failure:
             self._failure = failure
         try:
             self._ranks.share_failure("saving the weights", self._failure)
@@ -121,14 +120,17 @@ class Pair:
                     shutil.rmtree(older, ignore_errors=True)
 
 
-def _copied(value: Any) -> Any:
-    """Tensors of a nested state dict as they are now."""
+def _staged(value: Any) -> Any:
+    """Tensors of a nested state dict as they are now, on the CPU. DTensors of other devices stay:
+    DCP brings them, but in releases before 2.7 takes CPU tensors as they are."""
     if isinstance(value, torch.Tensor):
-        return value.detach().clone()
+        if value.device.type == "cpu":
+            return value.detach().clone()
+        return value if local_of(value) is not value else value.detach().cpu()
     if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
+        return {key: _staged(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_copied(item) for item in value]
+        return [_staged(item) for item in value]
     return value
 
 
@@ -174,52 +176,3 @@ def _newest(base: Path) -> str | None:
         if (base / f"weights-{save_id}").is_dir():
             found.append((int(json.loads(commit.read_text()).get("sequence", 0)), save_id))
     return max(found)[1] if found else None
-
-
-def import_dcp(
-    path: Path_, model: torch.nn.Module, optimizer: StreamedOptimizer, prefix: str = "optimizer"
-) -> None:
-    """Moments and counters of a plain torch Adam from a DCP directory, one tensor at a time and
-    resharded on the way. `prefix`: what stands before ".state.<parameter>.exp_avg" in its keys.
-    Load the weights before: mains begin as they are."""
-    optimizer.bind()
-    store, bound = optimizer._streamed.store, optimizer.binding
-    known = dcp.FileSystemReader(path).read_metadata().state_dict_metadata
-    names = {id(p): _plain(name) for name, p in model.named_parameters()}
-    store.refresh(stream_of(bound.device))
-    counters = []
-    for i, entry in enumerate(bound.entries):
-        stem = f"{prefix}.state.{names[id(entry.parameter)]}"
-        present = [f"{stem}.{name}" in known for name in ("step", *MOMENTS)]
-        if any(present) != all(present):
-            raise CheckpointError(
-                f"import_dcp: {stem} has only a part of Adam's state",
-                code=abi.E_MISMATCH,
-                field=stem,
-            )
-        for name, segment in MOMENTS.items():
-            if not all(present):
-                zero_run(store, i, segment, bound.flats[i].numel())
-                continue
-            value = torch.empty_like(entry.parameter.detach(), dtype=torch.float32)
-            dcp.load({f"{stem}.{name}": value}, checkpoint_id=path)
-            begin, end = bound.ranges[i]
-            run = flat(local_of(value).contiguous(), bound.placements[i].order)
-            write_run(store, i, segment, run[begin:end])
-        step = torch.zeros(())
-        if all(present):
-            dcp.load({f"{stem}.step": step}, checkpoint_id=path)
-        counters.append(int(step))
-    if not any(counters):
-        raise CheckpointError(
-            f"import_dcp: no state of these parameters is below {path} with the prefix {prefix!r}",
-            code=abi.E_MISSING,
-            field="prefix",
-        )
-    set_counters(counters, store)
-    optimizer.adopted(counters)
-
-
-def _plain(name: str) -> str:
-    """A parameter's name without what wrappers put into it, as DCP names it."""
-    return ".".join(part for part in name.split(".") if part not in ("module", "_orig_mod"))

@@ -8,7 +8,7 @@ what torch's distributed checkpoints need. The counters are views of one tensor,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any
 
 import torch
@@ -16,29 +16,30 @@ from torch import Tensor
 
 from .binding import Entry
 
-_REQUIRES_GRAD = attrgetter("requires_grad")
+# Read through map(): ten thousand parameters are looked at in every step.
+_REQUIRES_GRAD, _GRAD = attrgetter("requires_grad"), attrgetter("grad")
 
 
-def _ids(parameters: list[Tensor]) -> list[int]:
-    return list(map(id, parameters))
+def _same(one: list[Tensor], other: list[Tensor]) -> bool:
+    return len(one) == len(other) and all(map(is_, one, other))
 
 
 class Handles:
     def __init__(self, optimizer: Any):
         self._optimizer = optimizer
         self.entries: list[Entry] = []
-        self._members: list[list[Tensor]] = []  # kept alive, so that an id stays one object's
-        self._ids: list[list[int]] = []
-        self._wanted: list[bool] = []
+        self._parameters: list[Tensor] = []  # of the entries
+        self._members: list[list[Tensor]] = []  # what the groups had when the entries were made
+        self._frozen: list[Tensor] = []  # those of them that are no entries
         self._counters = torch.zeros(0)
 
     def extend(self) -> None:
         """Follows param_groups: parameters that came, were replaced, or require a gradient now. A
         parameter that was counted stays, also frozen: its state is kept."""
         groups = self._optimizer.param_groups
-        present = [parameter for group in groups for parameter in group["params"]]
-        wanted = list(map(_REQUIRES_GRAD, present))
-        if wanted == self._wanted and [_ids(g["params"]) for g in groups] == self._ids:
+        present = [group["params"] for group in groups]
+        same = len(present) == len(self._members) and all(map(_same, present, self._members))
+        if same and not any(map(_REQUIRES_GRAD, self._frozen)):
             return
         state = self._optimizer.state
         entries = self._named(
@@ -51,10 +52,16 @@ class Handles:
             (e.name, e.group): float(c) for e, c in zip(self.entries, self._counters, strict=True)
         }
         counts = [by_place.get((e.name, e.group), 0.0) for e in entries]
-        self.entries, self._wanted = entries, wanted
-        self._members = [list(group["params"]) for group in groups]
-        self._ids = [_ids(members) for members in self._members]
+        self.entries = entries
+        self._parameters = [entry.parameter for entry in entries]
+        followed = set(map(id, self._parameters))
+        self._members = list(map(list, present))
+        self._frozen = [p for params in present for p in params if id(p) not in followed]
         self.install(counts)
+
+    def gradients(self) -> list[Tensor | None]:
+        """Of the entries, now."""
+        return list(map(_GRAD, self._parameters))
 
     def _named(self, found: Iterable[Entry]) -> list[Entry]:
         """A parameter keeps its name when others leave or come before it; one that takes another's

@@ -14,10 +14,12 @@ from .proof import reference
 
 
 class HostAdam:
-    """`groups` are the optimizer's live param_groups, set at every bind."""
+    """`groups` are the optimizer's live param_groups, set at every bind. `step_in_group`: the class
+    counts in group["step"] (as Transformer Engine's and apex's FusedAdam), not in each parameter's
+    state."""
 
-    def __init__(self, kind: type[torch.optim.Optimizer]):
-        self._kind = kind
+    def __init__(self, kind: type[torch.optim.Optimizer], step_in_group: bool = False):
+        self._kind, self._step_in_group = kind, step_in_group
         self.groups: list[dict[str, Any]] = []
 
     def update(self, piece: abi.UpdatePiece) -> None:
@@ -30,11 +32,15 @@ class HostAdam:
             gradient.div_(piece.grad_scale)
         parameter.grad = gradient
         optimizer = reference(self._kind, group, [parameter])
-        optimizer.state[parameter] = {
-            "step": torch.tensor(float(piece.step - 1)),
+        state = {
             "exp_avg": _view(piece.exp_avg, count),
             "exp_avg_sq": _view(piece.exp_avg_sq, count),
         }
+        if self._step_in_group:
+            optimizer.param_groups[0]["step"] = int(piece.step - 1)
+        else:
+            state["step"] = torch.tensor(float(piece.step - 1))
+        optimizer.state[parameter] = state
         if piece.grad_scale != 1.0 and fused:
             optimizer.grad_scale = torch.tensor(piece.grad_scale)
             optimizer.found_inf = torch.tensor(0.0)

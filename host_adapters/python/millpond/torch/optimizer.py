@@ -125,8 +125,9 @@ class StreamedOptimizer(torch.optim.Optimizer):
             scale, found_inf = self._amp()
             with torch.no_grad(), INTERRUPTS.held(2):
                 entries = self._entries()
+                gradients = self._handles.gradients()
                 if self._streamed.step(
-                    entries, self.param_groups, scale, found_inf, self._owned.check
+                    entries, gradients, self.param_groups, scale, found_inf, self._owned.check
                 ):
                     self._handles.count(self._streamed.bound.has_grad)
         except BaseException:
@@ -198,7 +199,7 @@ class StreamedOptimizer(torch.optim.Optimizer):
         streamed = self._streamed
         if incoming.has_moments:
             self.bind()
-            self._awaited = "a state dict was not streamed in to its end: load it again"
+            self.adopting()
             with torch.no_grad():
                 stream_in(incoming, streamed.store, streamed.bound)
             self._awaited, self._expected = None, None
@@ -264,6 +265,10 @@ class StreamedOptimizer(torch.optim.Optimizer):
             raise CheckpointError(f"load: {self._awaited}", code=abi.E_MISMATCH)
         self.adopted(counters)
 
+    def adopting(self) -> None:
+        """The state that is here is not whole until `adopted`."""
+        self._awaited = "a state was not taken in to its end: load it again"
+
     def adopted(self, counters: list[int]) -> None:
         """The state that is here now is whole, with these counters."""
         self._awaited, self._expected = None, None
@@ -297,6 +302,10 @@ class StreamedOptimizer(torch.optim.Optimizer):
     def last_step(self) -> abi.StepFigures:
         """Bytes and seconds of the last step by stage (millpond/report.h)."""
         return self._streamed.store.last_step()
+
+    def figures(self) -> abi.RuntimeFigures:
+        """Memory and scratch space that the state takes on this rank now (millpond/report.h)."""
+        return self._streamed.store.runtime.figures()
 
     def _entries(self) -> list[Entry]:
         """The parameters that are updated, in the order of the groups: those that require a

@@ -69,6 +69,22 @@ class Ranks:
         if failure is not None:
             raise failure
 
+    def anywhere(self, here: bool) -> bool:
+        """Whether it is so on any rank. Collective, a few bytes."""
+        if self.size == 1:
+            return here
+        flag = torch.tensor([int(here)], device=self.device())
+        dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=self.process_group)
+        return bool(flag.item())
+
+    def gather_objects(self, mine: Any) -> list[Any]:
+        """Every rank's object, in the order of ranks. Collective."""
+        if self.size == 1:
+            return [mine]
+        everyone: list[Any] = [None] * self.size
+        dist.all_gather_object(everyone, mine, group=self.process_group)
+        return everyone
+
     def broadcast_object(self, value: Any) -> Any:
         """Rank 0's value on every rank. Collective."""
         if self.size == 1:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from .. import abi
 from ..callbacks import Callbacks
@@ -46,7 +47,8 @@ class Streamed:
         self.ranks = Ranks(process_group)
         self.runtime: Runtime | None = None
         self.store_made: Store | None = None
-        self.binding: Binding | None = None
+        self.binding: Binding | None = None  # None too after a bind that failed
+        self._before: Binding | None = None  # the last one that the store took
         self.arithmetic = ""
         self._flags: list[Any] = []
         self._epoch = 0
@@ -126,8 +128,8 @@ class Streamed:
     def _bind(self, entries: Sequence[Entry], groups: list[dict[str, Any]]) -> None:
         if not entries:
             raise MillpondError("bind: no parameter requires a gradient", field="params")
-        old, self.binding = self.binding, None
-        new = Binding(entries, self.ranks, self.shard_state)
+        old, self.binding = self._before, None
+        new = Binding(entries, self.ranks, self.shard_state, old)
         if old is not None:
             self._check_kept(old, new)
         flags = flags_of(groups)
@@ -141,9 +143,11 @@ class Streamed:
         )  # fmt: skip
         pointers = new.pointers()
         self.store.bind(profile, pointers, stream_of(new.device))
-        self.binding, self._flags = new, flags
+        self.binding = self._before = new
+        self._flags = flags
         if old is not None:
-            kept = [i for i, has in enumerate(new.with_main) if has and i < len(old.entries)]
+            known = {old.key(i) for i in range(len(old.entries))}
+            kept = [i for i, has in enumerate(new.with_main) if has and new.key(i) in known]
             reconcile(self.store, new, kept)
         new.note_versions()
 
@@ -156,11 +160,11 @@ class Streamed:
             if (old.key(i), place, old.ranges[i], old.with_main[i]) in present:
                 continue
             if self.store.counter(i):
-                self.binding = old
                 raise MillpondError(
                     f"{old.entries[i].name} has taken {self.store.counter(i)} steps and is now "
                     "another shard (shape, placement or dtype changed, or it left the optimizer): "
-                    "its state would be lost. Save, make a new optimizer, load.",
+                    "its state would be lost. Undo the change and go on, or save before it and "
+                    "load into a new optimizer after it.",
                     code=abi.E_MISMATCH,
                     field=old.entries[i].name,
                 )
@@ -199,23 +203,24 @@ class Streamed:
     def step(
         self,
         entries: Sequence[Entry],
+        gradients: Sequence[Tensor | None],
         groups: list[dict[str, Any]],
         grad_scale: float,
         found_inf: bool,
-        check: Callable[[Sequence[Entry]], None],
+        check: Callable[[Sequence[Entry], Sequence[Tensor | None]], None],
     ) -> bool:
-        """One step, after `check`; False where it was skipped. Collective: when it raises on one
-        rank it raises on all, and the stores are poisoned."""
+        """One step, after `check` of entries and their gradients; False where it was skipped.
+        Collective: when it raises on one rank it raises on all, and the stores are poisoned."""
         self.check_process("step")
         if self.store_made is None:
-            check(entries)
+            check(entries, gradients)
             self.ensure_bound(entries, groups)
         failure: BaseException | None = None
         taken = False
         try:
-            check(entries)
+            check(entries, gradients)
             self._follow(entries, groups)
-            taken = self._call(groups, grad_scale, found_inf)
+            taken = self._call(gradients, groups, grad_scale, found_inf)
         except BaseException as raised:
             failure = raised
         finally:
@@ -231,9 +236,15 @@ class Streamed:
             self.bound.note_updated()
         return taken
 
-    def _call(self, groups: list[dict[str, Any]], grad_scale: float, found_inf: bool) -> bool:
+    def _call(
+        self,
+        gradients: Sequence[Tensor | None],
+        groups: list[dict[str, Any]],
+        grad_scale: float,
+        found_inf: bool,
+    ) -> bool:
         bound = self.bound
-        bound.collect()
+        bound.collect(gradients)
         array = (abi.GroupStep * len(groups))(
             *(group_step(g, i, self.kind) for i, g in enumerate(groups))
         )
@@ -293,7 +304,7 @@ class Streamed:
         """Destroys the runtime; scratch files go."""
         if self.runtime is not None:
             self.runtime.close()
-        self.runtime = self.store_made = self.binding = None
+        self.runtime = self.store_made = self.binding = self._before = None
 
 
 def cuda_alloc(size: int, _alignment: int, stream: abi.Stream) -> int:

@@ -1,0 +1,63 @@
+"""What takes too long for every run: the release between, 40 steps, other numbers of ranks, tensor
+parallelism together with experts on four ranks. `tests/campaign.sh megatron`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import ranks
+from test_checkpoint import SCENARIOS
+from test_training import GPT, NEWEST, SMALL, run
+
+BETWEEN = "0.15.3"
+ALL = f"{SMALL},{GPT},gpt_tp2_experts"
+
+
+@pytest.mark.parametrize("release", [BETWEEN, NEWEST])
+def test_40_steps_have_the_bits_of_the_resident_run(release: str) -> None:
+    output = run(release, "run_training.py", "40", ALL)
+    for case in ALL.split(","):
+        assert f"{case}: 40 steps" in output
+
+
+def test_four_ranks_have_the_bits_of_the_resident_run() -> None:
+    cases = "net_overlapped,net_chunks_overlapped,gpt,gpt_tp2,gpt_experts,gpt_tp2_experts"
+    output = run(NEWEST, "run_training.py", "20", cases, size=4)
+    for case in cases.split(","):
+        assert f"{case}: 20 steps" in output
+
+
+@pytest.mark.parametrize("release", ["0.13.1", BETWEEN])
+def test_checkpoints_of_older_releases(release: str, tmp_path: Path) -> None:
+    wanted = [one for one in SCENARIOS if not one.endswith(("after_kill", "counted_in_groups"))]
+    output = run(release, "run_checkpoint.py", str(tmp_path), *wanted)
+    for scenario in wanted:
+        assert f"{scenario}: good" in output
+
+
+# Saved by two ranks, loaded by others: data parallelism of another size, tensor parallelism taken
+# away and added, experts put together.
+OTHERS = [
+    ("gpt", "gpt", 1), ("gpt", "gpt", 4), ("gpt_tp2", "gpt", 1), ("gpt_tp2", "gpt", 2),
+    ("gpt", "gpt_tp2", 2), ("gpt_tp2", "gpt_tp2", 4), ("gpt_experts", "gpt_experts", 4),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("written")
+    written = [f"{case}:written" for case in ("gpt", "gpt_tp2", "gpt_experts")]
+    run(NEWEST, "run_checkpoint.py", str(path), *written)
+    return path
+
+
+@pytest.mark.parametrize(("saved", "loaded", "size"), OTHERS)
+def test_B33_other_ranks_load(base: Path, saved: str, loaded: str, size: int) -> None:
+    wanted = f"{loaded}:read_by_others:{saved}"
+    assert f"{wanted}: good" in run(NEWEST, "run_checkpoint.py", str(base), wanted, size=size)
+
+
+def test_every_release_is_there() -> None:
+    for release in ("0.10.0", "0.13.1", BETWEEN, NEWEST):
+        assert ranks.core_path(release) is not None, release
