@@ -170,7 +170,7 @@ void ResidentAdam::load(const std::filesystem::path& path) {
   step_ = step;
   for (std::size_t p = 0; p < states_.size(); ++p) {
     std::transform(states_[p].main.begin(), states_[p].main.end(), model_.value(pieces()[p]),
-                   narrow);
+                   [](float value) { return narrow(value); });
   }
 }
 

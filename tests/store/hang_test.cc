@@ -54,7 +54,7 @@ TEST(Hang, a_drive_that_does_not_answer_fails_the_step_and_destroy_returns) {
   for (const char* engine : {"auto", "threads"}) {
     SCOPED_TRACE(engine);
     TemporaryDirectory directory;
-    MILLPOND_IN_CHILD([&] { hang(directory.path(), engine); });
+    MILLPOND_IN_CHILD([&] { hang(directory.path() + "/drive", engine); });
   }
 }
 
