@@ -12,7 +12,9 @@ from megatron.core.distributed import DistributedDataParallel, DistributedDataPa
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.models.gpt.gpt_model import GPTModel
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.transformer import transformer_block
 from megatron.core.transformer.module import Float16Module, MegatronModule
+from megatron.core.transformer.torch_norm import WrappedTorchNorm
 from megatron.core.transformer.transformer_config import TransformerConfig
 
 VOCABULARY, SEQUENCE, WIDTH = 128, 16, 32
@@ -91,9 +93,23 @@ def config_of(case: Case) -> TransformerConfig:
     )  # fmt: skip
 
 
+class SequenceNorm(torch.nn.LayerNorm):
+    """torch's norm on a rank's part of the sequence, which Megatron's own wrapper refuses: its
+    gradients are marked to be summed over the tensor-parallel ranks."""
+
+    def __init__(self, config: TransformerConfig, hidden_size: int, eps: float = 1e-5):
+        super().__init__(hidden_size, eps)
+        for parameter in self.parameters():
+            parameter.sequence_parallel = True
+
+
 def module_of(case: Case, config: TransformerConfig) -> torch.nn.Module:
     if case.model == "gpt":
         spec = get_gpt_layer_local_spec(case.experts or None)
+        transformer_block.LayerNormImpl = WrappedTorchNorm
+        if config.sequence_parallel:
+            transformer_block.LayerNormImpl = SequenceNorm
+            spec.submodules.input_layernorm = spec.submodules.pre_mlp_layernorm = SequenceNorm
         gpt = GPTModel(
             config, spec, vocab_size=VOCABULARY, max_sequence_length=SEQUENCE,
             position_embedding_type="learned_absolute", share_embeddings_and_output_weights=False,
