@@ -37,15 +37,15 @@ std::vector<std::string> parts_of_others(checkpoint::FileSystem& fs,
   std::set<std::string> others;
   for (const checkpoint::StoreRecord& store : commit.stores) {
     const std::string kind = kind_of_store(store.uid);
-    if (kind != own) {
-      others.insert(kind);
-      continue;
-    }
     // In node-local directories other nodes' stores are not to be seen; their ranks see them.
-    if (!fs.exists(commit.save_id + "/" + store.uid)) continue;
+    if (others.contains(kind) || !fs.exists(commit.save_id + "/" + store.uid)) continue;
     for (const auto& saved : checkpoint::read_manifest(fs, commit.save_id, store).shards) {
-      if (saved.flat_begin == saved.flat_end || keys.contains(saved.key)) continue;
-      others.insert(name_of(kind, saved.key));
+      if (saved.flat_begin == saved.flat_end) continue;
+      if (kind != own) {
+        others.insert(kind);
+        break;
+      }
+      if (!keys.contains(saved.key)) others.insert(name_of(kind, saved.key));
     }
   }
   return {others.begin(), others.end()};

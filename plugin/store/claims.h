@@ -19,7 +19,7 @@ class Store;
 
 // Kinds of stores ("opt0_1", the last part of a name) and parameters ("opt0_0: embed.weight") of
 // the save of which the store `uid` with the shards `live` has no element, sorted. Reads the
-// manifests of its kind that are in this directory, one by one. Throws Error(E_CORRUPT).
+// manifests that are in this directory, one by one. Throws Error(E_CORRUPT).
 std::vector<std::string> parts_of_others(checkpoint::FileSystem& fs,
                                          const checkpoint::Commit& commit, const std::string& uid,
                                          const Profile& live);

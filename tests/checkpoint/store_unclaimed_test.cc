@@ -16,8 +16,7 @@ using Keys = std::vector<std::string>;  // of one rank
 class World {
  public:
   // `axes`: whether the host says which rank it is of how many.
-  World(const std::string& scratch, const std::vector<Keys>& ranks, bool axes = true,
-        const std::string& kind = "opt0_0")
+  World(const std::string& scratch, const std::vector<Keys>& ranks, bool axes = true)
       : meeting_(static_cast<std::uint32_t>(ranks.size())) {
     const auto size = static_cast<std::uint32_t>(ranks.size());
     for (std::uint32_t r = 0; r < size; ++r) {
@@ -27,7 +26,7 @@ class World {
       std::vector<Parameter> parameters;
       for (const std::string& key : ranks[r]) parameters.push_back({key, 3'000, 0, 0});
       stores_.push_back(std::make_unique<Training>(
-          *jobs_[r], "rank0000" + std::to_string(r) + "/" + kind, parameters, r + 1));
+          *jobs_[r], "rank0000" + std::to_string(r) + "/opt0_0", parameters, r + 1));
       v1::HostProfile profile = stores_[r]->profile();
       if (axes) {
         v1::Axis& axis = *profile.add_topology();
