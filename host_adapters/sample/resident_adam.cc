@@ -54,7 +54,7 @@ ResidentAdam::ResidentAdam(Model& model, std::uint32_t rank, const Hyperparamete
     State state;
     state.main.resize(piece.numel());
     std::transform(model.value(piece), model.value(piece) + piece.numel(), state.main.begin(),
-                   widen);
+                   [](Bfloat value) { return widen(value); });
     state.exp_avg.resize(piece.numel());
     state.exp_avg_sq.resize(piece.numel());
     states_.push_back(std::move(state));
