@@ -6,14 +6,15 @@
 set -euo pipefail
 gigabytes=${SAVE_GB:-12}
 test=$BUILD/tests/checkpoint/checkpoint_save_time_test
+failed=0
 part() { awk -v gb="$gigabytes" "BEGIN { print $1 }"; }
 
 echo "== the state is larger than memory: steps are bound by the drive"
-SAVE_GB=$gigabytes "$test"
+SAVE_GB=$gigabytes "$test" || failed=1
 echo "== a tenth of it: the foreground does not depend on the size"
-SAVE_GB=$(part 'gb / 10') SAVE_TIER_MB=$(part 'int(gb * 17)') "$test"
+SAVE_GB=$(part 'gb / 10') SAVE_TIER_MB=$(part 'int(gb * 17)') "$test" || failed=1
 echo "== a third of it, all in memory: steps are not bound by the drive"
-SAVE_GB=$(part 'gb / 3') SAVE_TIER_MB=$(part 'int(gb * 340) + 100') "$test"
+SAVE_GB=$(part 'gb / 3') SAVE_TIER_MB=$(part 'int(gb * 340) + 100') "$test" || failed=1
 
 if [ -z "${SAVE_ELSEWHERE:-}" ] && [ "$(id -u)" -eq 0 ]; then
   SAVE_ELSEWHERE=$SCRATCH/elsewhere
@@ -28,7 +29,8 @@ if [ -z "${SAVE_ELSEWHERE:-}" ] && [ "$(id -u)" -eq 0 ]; then
 fi
 if [ -n "${SAVE_ELSEWHERE:-}" ]; then
   echo "== copied to another filesystem, $SAVE_ELSEWHERE"
-  SAVE_GB=$gigabytes SAVE_TO=$(mktemp -d -p "$SAVE_ELSEWHERE") "$test"
+  SAVE_GB=$gigabytes SAVE_TO=$(mktemp -d -p "$SAVE_ELSEWHERE") "$test" || failed=1
 else
   echo "== not copied: SAVE_ELSEWHERE names no other filesystem, and root alone can make one on a loop device"
 fi
+exit "$failed"
