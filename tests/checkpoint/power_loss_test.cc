@@ -6,8 +6,6 @@
 // Ten cases, in the campaign every system call with both kinds of shutdown. The shutdown does not
 // lose what was handed to the drive and not flushed there: kill_test.cc has a log of writes for
 // that.
-//
-// Seen to go red: without the fsync of the save's directory.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>

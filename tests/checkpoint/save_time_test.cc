@@ -99,10 +99,7 @@ TEST(Campaign, SaveTime_foreground_is_a_tenth_of_a_second_whatever_the_size) {
       drive_bound ? "drive-bound" : "not drive-bound", usual,
       static_cast<double>(figures.bytes_read + figures.bytes_written) * 1e-9, rate * 1e-9);
   for (int i = 0; i < 3; ++i) {
-    millpond_io_args args{};
-    args.header = {sizeof(args), MILLPOND_TYPE_IO_ARGS};
-    args.path = str(to);
-    args.flags = MILLPOND_IO_COMMIT | MILLPOND_IO_BACKGROUND;
+    const millpond_io_args args = io_args(to, MILLPOND_IO_COMMIT | MILLPOND_IO_BACKGROUND);
     const auto begin = Clock::now();
     ASSERT_EQ(table().save_to(store.store(), &args, &status), MILLPOND_OK) << status.text();
     const double foreground = since(begin);

@@ -5,20 +5,6 @@
 #include <sstream>
 
 namespace millpond::tests {
-namespace {
-
-millpond_io_args io_args(const std::string& path, std::uint64_t flags, const std::string& save_id) {
-  millpond_io_args args{};
-  args.header = {sizeof(args), MILLPOND_TYPE_IO_ARGS};
-  args.path = str(path);
-  args.save_id = str(save_id);
-  args.flags = flags;
-  args.stream = {MILLPOND_DEVICE_CPU, 0, 0};
-  return args;
-}
-
-}  // namespace
-
 std::vector<Parameter> usual_parameters() {
   return {{"embedding", 13'001, 0, 0},
           {"layer.bias", 7, 1, 0},
@@ -30,13 +16,15 @@ std::vector<Parameter> usual_parameters() {
 
 std::int32_t save(Training& training, const std::string& path, Status* status, std::uint64_t flags,
                   const std::string& save_id) {
-  const millpond_io_args args = io_args(path, flags, save_id);
+  millpond_io_args args = io_args(path, flags);
+  args.save_id = str(save_id);
   return table().save_to(training.store, &args, status);
 }
 
 std::int32_t load(Training& training, const std::string& path, Status* status, std::uint64_t flags,
                   const std::string& save_id) {
-  const millpond_io_args args = io_args(path, flags, save_id);
+  millpond_io_args args = io_args(path, flags);
+  args.save_id = str(save_id);
   return table().load_from(training.store, &args, status);
 }
 

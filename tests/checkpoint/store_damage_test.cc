@@ -4,9 +4,6 @@
 //
 // Every byte of manifests, sums and COMMIT.json, and 12,000 cases drawn at random; outside the
 // campaign 500 of them all. A hang ends with the test's time limit, a crash with its process.
-//
-// Seen to go red: without the check of a file's size, without the digests of sums and manifest,
-// without the position in a sum's seed, without the check of read blocks.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 

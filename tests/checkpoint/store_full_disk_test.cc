@@ -2,7 +2,6 @@
 // them outside the campaign): where the checkpoint is on a filesystem of its own and where it is on
 // that of the scratch files, too. The live store and the older save are what they were.
 #include <gtest/gtest.h>
-#include <sys/mount.h>
 #include <sys/statvfs.h>
 
 #include <cerrno>
@@ -12,6 +11,7 @@
 
 #include "tests/checkpoint/saved_training.h"
 #include "tests/store/campaign.h"
+#include "tests/store/small_filesystem.h"
 
 namespace millpond::tests {
 namespace {
@@ -20,33 +20,19 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLevels = 100, kFew = 8;
 
-// A tmpfs of 4 MiB while it lives.
-class SmallDisk {
- public:
-  SmallDisk() : mounted_(mount("tmpfs", path().c_str(), "tmpfs", 0, "size=4m") == 0) {}
-  ~SmallDisk() {
-    if (mounted_) umount2(path().c_str(), MNT_DETACH);
-  }
-  SmallDisk(const SmallDisk&) = delete;
-  SmallDisk& operator=(const SmallDisk&) = delete;
-  bool mounted() const { return mounted_; }
-  std::string path() const { return directory_.path(); }
-  std::uint64_t free_bytes() const {
-    struct statvfs info = {};
-    EXPECT_EQ(statvfs(path().c_str(), &info), 0);
-    return info.f_bavail * info.f_frsize;
-  }
-  void leave_free(std::uint64_t bytes) const {
-    const std::uint64_t free = free_bytes();
-    ASSERT_GE(free, bytes);
-    std::ofstream(path() + "/filler", std::ios::binary) << std::string(free - bytes, 'x');
-  }
-  void empty() const { fs::remove(path() + "/filler"); }
+std::uint64_t free_bytes(const SmallFilesystem& disk) {
+  struct statvfs info = {};
+  EXPECT_EQ(statvfs(disk.path().c_str(), &info), 0);
+  return info.f_bavail * info.f_frsize;
+}
 
- private:
-  TemporaryDirectory directory_;
-  bool mounted_;
-};
+std::string filler(const SmallFilesystem& disk) { return disk.path() + "/filler"; }
+
+void leave_free(const SmallFilesystem& disk, std::uint64_t bytes) {
+  const std::uint64_t free = free_bytes(disk);
+  ASSERT_GE(free, bytes);
+  std::ofstream(filler(disk), std::ios::binary) << std::string(free - bytes, 'x');
+}
 
 std::uint64_t in_pages(std::uint64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
@@ -55,7 +41,7 @@ class FullDisk : public ::testing::TestWithParam<bool> {};
 TEST_P(FullDisk, B15_in_a_save_leaves_the_older_one_and_the_live_store) {
   const bool scratch_too = GetParam();
   const TemporaryDirectory roomy;
-  const SmallDisk disk;
+  const SmallFilesystem disk;
   if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs is not allowed here: " << strerror(errno);
   const std::string scratch = scratch_too ? disk.path() + "/scratch" : roomy.path();
   fs::create_directories(scratch);
@@ -84,9 +70,9 @@ TEST_P(FullDisk, B15_in_a_save_leaves_the_older_one_and_the_live_store) {
     const std::uint64_t left = needed * level / kLevels / 4096 * 4096;
     SCOPED_TRACE(std::to_string(left) + " of " + std::to_string(needed) + " bytes are free");
     levels.insert(left);
-    disk.leave_free(left);
+    leave_free(disk, left);
     EXPECT_EQ(save(training, path, &status), MILLPOND_E_NO_SPACE) << status.text();
-    disk.empty();
+    fs::remove(filler(disk));
     EXPECT_EQ(only_save(path), older);
     EXPECT_EQ(everything(training), live);
     if (HasFailure()) return;

@@ -80,10 +80,7 @@ TEST_P(Allocation, a_step_makes_none) {
     if (number == 5) {
       // The steps after a save write into new files and give up the old ones.
       const std::string path = saved.path();
-      millpond_io_args io{};
-      io.header = {sizeof(io), MILLPOND_TYPE_IO_ARGS};
-      io.path = str(path);
-      io.flags = MILLPOND_IO_COMMIT;
+      millpond_io_args io = io_args(path);
       ASSERT_EQ(table().save_to(training.store, &io, &status), MILLPOND_OK) << status.text();
     }
     const Training::Step step = training.make_step(number);

@@ -106,8 +106,7 @@ class Run {
                    {"b", kTile + 900, 2, 1, MILLPOND_DTYPE_FP16, MILLPOND_DTYPE_BF16, true},
                    {"n", kTile + 1, 0, 2, MILLPOND_DTYPE_FP32}}),
         path_(directory + "/saved") {
-    io_.header = {sizeof(io_), MILLPOND_TYPE_IO_ARGS};
-    io_.path = str(path_);
+    io_ = io_args(path_, 0);
   }
 
   void start() {

@@ -61,10 +61,7 @@ TEST(Drive, R04_a_flipped_bit_on_the_drive_is_named_and_poisons_the_store) {
     require_code(training.step(training.make_step(4), &status), MILLPOND_E_POISONED, status,
                  "a second step");
     const std::string saves = directory.path() + "/saves";
-    millpond_io_args io{};
-    io.header = {sizeof(io), MILLPOND_TYPE_IO_ARGS};
-    io.path = str(saves);
-    io.flags = MILLPOND_IO_COMMIT;
+    millpond_io_args io = io_args(saves);
     require_code(table().save_to(training.store, &io, &status), MILLPOND_E_POISONED, status,
                  "a save of what is wrong");
     require_ok(job.destroy(&status), status, "destroy");

@@ -62,10 +62,7 @@ void live(Job& job, const std::string& saves, const std::vector<Parameter>& para
   require_ok(training.bind(&status), status, "bind");
   training.train(1, 4);
   const std::string path = saves + "/saved";
-  millpond_io_args io{};
-  io.header = {sizeof(io), MILLPOND_TYPE_IO_ARGS};
-  io.path = str(path);
-  io.flags = MILLPOND_IO_COMMIT;
+  millpond_io_args io = io_args(path);
   require_ok(table().save_to(training.store, &io, &status), status, "save_to");
   const std::vector<PlainParameter> saved = training.plain;
   const std::vector<std::uint8_t> own = training.models.back();
@@ -243,10 +240,7 @@ TEST_F(Machine, B13_B14_a_small_ext4_or_xfs_that_is_full) {
       training.train(1, 6);
       require_equal(training);
       const std::string path = at(type) + "/saved";
-      millpond_io_args io{};
-      io.header = {sizeof(io), MILLPOND_TYPE_IO_ARGS};
-      io.path = str(path);
-      io.flags = MILLPOND_IO_COMMIT;
+      millpond_io_args io = io_args(path);
       require_code(table().save_to(training.store, &io, &status), MILLPOND_E_NO_SPACE, status,
                    "save_to");
       require((status.flags & MILLPOND_STATUS_POISONED) == 0, "a failed save poisons nothing");

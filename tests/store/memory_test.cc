@@ -77,10 +77,7 @@ TEST(Memory, R02_B28_a_checkpoint_of_step_0_is_one) {
   Status status;
   ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
   const std::string path = scratch.path() + "/saved";
-  millpond_io_args io{};
-  io.header = {sizeof(io), MILLPOND_TYPE_IO_ARGS};
-  io.path = str(path);
-  io.flags = MILLPOND_IO_COMMIT;
+  millpond_io_args io = io_args(path);
   ASSERT_EQ(table().save_to(training.store, &io, &status), MILLPOND_OK) << status.text();
   const std::vector<PlainParameter> start = training.plain;
   training.train(1, 3);

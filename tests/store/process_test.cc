@@ -82,10 +82,7 @@ TEST(Phase, suspended_store_is_saved_from_its_files) {
   ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
   training.train(1, 6);
   const std::string path = scratch.path() + "/saved";
-  millpond_io_args io{};
-  io.header = {sizeof(io), MILLPOND_TYPE_IO_ARGS};
-  io.path = str(path);
-  io.flags = MILLPOND_IO_COMMIT;
+  millpond_io_args io = io_args(path);
   for (const std::uint64_t flags : {0ull, 1ull}) {
     ASSERT_EQ(phases().suspend(job.runtime, flags, &status), MILLPOND_OK) << status.text();
     ASSERT_EQ(table().save_to(training.store, &io, &status), MILLPOND_OK) << status.text();

@@ -159,9 +159,7 @@ TEST_F(Ranks, a_save_counts_on_all_ranks_and_a_staged_load_is_installed_on_all) 
     ASSERT_EQ(checkpoints().save_begin(rank.job.runtime, rank.group, str(path), &id, &status),
               MILLPOND_OK)
         << status.text();
-    millpond_io_args io{};
-    io.header = {sizeof(io), MILLPOND_TYPE_IO_ARGS};
-    io.path = str(path);
+    millpond_io_args io = io_args(path, 0);
     io.save_id = {id.text, std::strlen(id.text)};
     ASSERT_EQ(table().save_to(rank.training.store, &io, &status), MILLPOND_OK) << status.text();
     EXPECT_EQ(checkpoints().wait(rank.training.store, &status), MILLPOND_OK);
@@ -206,9 +204,7 @@ TEST_F(Ranks, a_save_that_one_rank_missed_counts_nowhere) {
     millpond_save_id id{};
     ASSERT_EQ(checkpoints().save_begin(rank.job.runtime, rank.group, str(path), &id, &status),
               MILLPOND_OK);
-    millpond_io_args io{};
-    io.header = {sizeof(io), MILLPOND_TYPE_IO_ARGS};
-    io.path = str(path);
+    millpond_io_args io = io_args(path, 0);
     io.save_id = {id.text, std::strlen(id.text)};
     if (number != 0) {
       ASSERT_EQ(table().save_to(rank.training.store, &io, &status), MILLPOND_OK) << status.text();

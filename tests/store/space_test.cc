@@ -1,6 +1,5 @@
 // Drives that are full, and memory that is short.
 #include <gtest/gtest.h>
-#include <sys/mount.h>
 
 #include <cinttypes>
 #include <cstdio>
@@ -9,27 +8,11 @@
 
 #include "plugin/store/binding.h"
 #include "plugin/store/host_memory.h"
+#include "tests/store/small_filesystem.h"
 #include "tests/store/training.h"
 
 namespace millpond::tests {
 namespace {
-
-// A tmpfs of its own, 4 MiB.
-class SmallFilesystem {
- public:
-  SmallFilesystem() : mounted_(mount("tmpfs", path().c_str(), "tmpfs", 0, "size=4m") == 0) {}
-  ~SmallFilesystem() {
-    if (mounted_) umount2(path().c_str(), MNT_DETACH);
-  }
-  SmallFilesystem(const SmallFilesystem&) = delete;
-  SmallFilesystem& operator=(const SmallFilesystem&) = delete;
-  bool mounted() const { return mounted_; }
-  std::string path() const { return directory_.path(); }
-
- private:
-  TemporaryDirectory directory_;
-  bool mounted_;
-};
 
 TEST(Space, B13_a_full_disk_is_an_error_at_bind_with_needed_and_free_bytes) {
   SmallFilesystem small;

@@ -196,11 +196,8 @@ TEST(Store, poisoned_after_a_failure_that_may_have_written) {
   millpond_refresh_args refresh{};
   refresh.header = {sizeof(refresh), MILLPOND_TYPE_REFRESH_ARGS};
   EXPECT_EQ(table().refresh_main(training.store, &refresh, &status), MILLPOND_E_POISONED);
-  millpond_io_args io{};
-  io.header = {sizeof(io), MILLPOND_TYPE_IO_ARGS};
-  io.flags = MILLPOND_IO_COMMIT;
   const std::string path = scratch.path() + "/saved";
-  io.path = str(path);
+  millpond_io_args io = io_args(path);
   EXPECT_EQ(table().save_to(training.store, &io, &status), MILLPOND_E_POISONED) << status.text();
   // A bind does not make it well either.
   EXPECT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
@@ -221,11 +218,8 @@ TEST(Store, poison_goes_with_a_load) {
   Status status;
   ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
   training.train(1, 3);
-  millpond_io_args io{};
-  io.header = {sizeof(io), MILLPOND_TYPE_IO_ARGS};
-  io.flags = MILLPOND_IO_COMMIT;
   const std::string path = scratch.path() + "/saved";
-  io.path = str(path);
+  millpond_io_args io = io_args(path);
   ASSERT_EQ(table().save_to(training.store, &io, &status), MILLPOND_OK) << status.text();
   job.copy_answer = MILLPOND_E_MEMORY;
   ASSERT_EQ(training.step(training.make_step(4), &status), MILLPOND_E_CALLBACK);

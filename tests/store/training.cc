@@ -180,6 +180,15 @@ std::int32_t Training::bind(const v1::HostProfile& profile, Status* status) {
   return code;
 }
 
+millpond_io_args io_args(const std::string& path, std::uint64_t flags) {
+  millpond_io_args args{};
+  args.header = {sizeof(args), MILLPOND_TYPE_IO_ARGS};
+  args.path = str(path);
+  args.flags = flags;
+  args.stream = {MILLPOND_DEVICE_CPU, 0, 0};
+  return args;
+}
+
 millpond_group_step hyperparameters(std::uint64_t group, std::uint64_t number) {
   millpond_group_step values{};
   values.id = group;

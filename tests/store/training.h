@@ -116,6 +116,9 @@ class Training {
   std::string report_bytes_;
 };
 
+// Arguments of a save or a load, on the CPU; path is borrowed.
+millpond_io_args io_args(const std::string& path, std::uint64_t flags = MILLPOND_IO_COMMIT);
+
 // 10 groups of hyperparameters that differ in everything, by number of the step.
 millpond_group_step hyperparameters(std::uint64_t group, std::uint64_t number);
 

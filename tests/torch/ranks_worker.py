@@ -44,6 +44,15 @@ def grads_by_step(model: torch.nn.Module, step: int, dtype: torch.dtype) -> None
     model(batch(step, dtype)).square().mean().backward()
 
 
+def train_both(steps: int, *pairs: tuple[torch.nn.Module, Any]) -> None:
+    """The same fp32 steps of each model with its optimizer."""
+    for step in range(steps):
+        for model, optimizer in pairs:
+            optimizer.zero_grad()
+            grads_by_step(model, step, torch.float32)
+            optimizer.step()
+
+
 def ddp(folder: Path, shard_state: str, fused: str, steps: str) -> None:
     """DDP against plain AdamW under DDP, fp32 directly."""
     sharded = shard_state == "1"
@@ -55,11 +64,7 @@ def ddp(folder: Path, shard_state: str, fused: str, steps: str) -> None:
     ours = millpond.torch.AdamW(
         mine.parameters(), scratch=scratch_of(folder), shard_state=sharded, **flags
     )
-    for step in range(int(steps)):
-        for model, optimizer in ((theirs, resident), (mine, ours)):
-            optimizer.zero_grad()
-            grads_by_step(model, step, torch.float32)
-            optimizer.step()
+    train_both(int(steps), (theirs, resident), (mine, ours))
     for a, b in zip(theirs.parameters(), mine.parameters(), strict=True):
         assert differing(a, b) == 0
     if sharded:
@@ -108,11 +113,7 @@ def fsdp_fp32(folder: Path, fused: str, steps: str) -> None:
     theirs, mine = shard(build(5, torch.float32)), shard(build(5, torch.float32))
     resident = torch.optim.AdamW(theirs.parameters(), **flags)
     ours = millpond.torch.AdamW(mine.parameters(), scratch=scratch_of(folder), **flags)
-    for step in range(int(steps)):
-        for model, optimizer in ((theirs, resident), (mine, ours)):
-            optimizer.zero_grad()
-            grads_by_step(model, step, torch.float32)
-            optimizer.step()
+    train_both(int(steps), (theirs, resident), (mine, ours))
     for a, b in zip(theirs.parameters(), mine.parameters(), strict=True):
         assert differing(a.to_local(), b.to_local()) == 0
     for i, p in enumerate(theirs.parameters()):
@@ -166,11 +167,7 @@ def swapped_by_accelerate(folder: Path) -> None:
     group["params"] = [torch.empty(1) for _ in kept]
     shard(mine)
     group["params"] = [dict(mine.named_parameters())[name] for name in kept]
-    for step in range(5):
-        for model, optimizer in ((theirs, resident), (mine, ours)):
-            optimizer.zero_grad()
-            grads_by_step(model, step, torch.float32)
-            optimizer.step()
+    train_both(5, (theirs, resident), (mine, ours))
     for a, b in zip(theirs.parameters(), mine.parameters(), strict=True):
         assert differing(a.to_local(), b.to_local()) == 0
 
