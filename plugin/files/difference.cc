@@ -1,6 +1,7 @@
 #include "plugin/files/difference.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -34,7 +35,7 @@ Difference compare(const ShardValues& a, const ShardValues& b, std::uint32_t sha
     b.read(shard, segment, begin, count, of_b.data());
     if (std::memcmp(of_a.data(), of_b.data(), count * sizeof(float)) == 0) continue;
     for (std::uint64_t i = 0; i < count; ++i) {
-      if (std::memcmp(&of_a[i], &of_b[i], sizeof(float)) == 0) continue;
+      if (std::bit_cast<std::uint32_t>(of_a[i]) == std::bit_cast<std::uint32_t>(of_b[i])) continue;
       if (found.count++ == 0) {
         found.first = begin + i;
         found.a = of_a[i];

@@ -44,10 +44,7 @@ void Runtime::agree(millpond_group group) {
     poison_all(std::string("the ranks could not agree: ") + error.what());
     throw;
   }
-  std::vector<const Verdict*> verdicts;
-  verdicts.reserve(all.size());
-  for (const Verdict& verdict : all) verdicts.push_back(&verdict);
-  const std::optional<Error> failure = judge_verdicts(verdicts, "agree", own);
+  const std::optional<Error> failure = judge_verdicts(all, "agree", own);
   for (const auto& store : stores_) store->clear_verdict();
   if (!failure) return;
   poison_all(failure->what());

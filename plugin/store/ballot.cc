@@ -25,4 +25,12 @@ std::optional<Error> judge_verdicts(const std::vector<const Verdict*>& all, cons
   return Error(own ? own->code() : MILLPOND_E_PEER, operation, text).at(rank);
 }
 
+std::optional<Error> judge_verdicts(const std::vector<Verdict>& all, const char* operation,
+                                    const std::optional<Error>& own) {
+  std::vector<const Verdict*> verdicts;
+  verdicts.reserve(all.size());
+  for (const Verdict& verdict : all) verdicts.push_back(&verdict);
+  return judge_verdicts(verdicts, operation, own);
+}
+
 }  // namespace millpond::plugin

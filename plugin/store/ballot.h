@@ -45,6 +45,8 @@ std::vector<Ballot> exchange(Host& host, millpond_group group, const Ballot& min
 // Error(E_PEER) that names the rank and its code. None: nobody failed.
 std::optional<Error> judge_verdicts(const std::vector<const Verdict*>& all, const char* operation,
                                     const std::optional<Error>& own);
+std::optional<Error> judge_verdicts(const std::vector<Verdict>& all, const char* operation,
+                                    const std::optional<Error>& own);
 
 // A field of characters that another rank filled.
 template <std::size_t kSize>

@@ -98,9 +98,7 @@ void Claims::settle(Host& host, millpond_group group, std::uint64_t most) const 
   }
   if (own) put_failure(mine, *own);
   const std::vector<Verdict> all = exchange(host, group, mine);
-  std::vector<const Verdict*> verdicts;
-  for (const Verdict& verdict : all) verdicts.push_back(&verdict);
-  if (const auto failure = judge_verdicts(verdicts, "load_commit", own)) throw Error(*failure);
+  if (const auto failure = judge_verdicts(all, "load_commit", own)) throw Error(*failure);
 }
 
 }  // namespace millpond::plugin

@@ -37,14 +37,6 @@ void set_field(char (&field)[Size], const std::string& text) {
   text.copy(field, Size - 1);
 }
 
-// The first failure of any rank, or none.
-std::optional<Error> judge(const std::vector<Verdict>& all, const char* operation,
-                           const std::optional<Error>& own) {
-  std::vector<const Verdict*> verdicts;
-  for (const Verdict& verdict : all) verdicts.push_back(&verdict);
-  return judge_verdicts(verdicts, operation, own);
-}
-
 // Every store of this rank that has state, as written with this save; or the failure of one.
 void collect_written(const OpenSave& save, const std::vector<std::unique_ptr<Store>>& stores,
                      WrittenBallot* ballot) {
@@ -149,7 +141,7 @@ std::string Runtime::save_begin(millpond_group group, const std::string& path,
   });
   if (own) put_failure(mine, *own);
   const std::vector<Verdict> all = exchange(host_, group, mine);
-  if (const auto failed = judge(all, "save_begin", own)) throw Error(*failed);
+  if (const auto failed = judge_verdicts(all, "save_begin", own)) throw Error(*failed);
 
   OpenSave save;
   save.path = path;
@@ -182,6 +174,7 @@ void Runtime::save_commit(millpond_group group, const std::string& save_id) {
   const std::optional<Error> verdict = failure_of("save_commit", [&] {
     const std::vector<WrittenBallot> all = exchange(host_, group, mine);
     std::vector<const Verdict*> verdicts;
+    verdicts.reserve(all.size());
     for (const WrittenBallot& ballot : all) verdicts.push_back(&ballot.verdict);
     if (const auto failed = judge_verdicts(verdicts, "save_commit", own)) throw Error(*failed);
     const checkpoint::Commit commit = make_commit(*save, all);
@@ -200,7 +193,7 @@ void Runtime::save_commit(millpond_group group, const std::string& save_id) {
       host_.log(MILLPOND_LOG_WARNING, std::string(what) + ": " + left->what());
     }
   };
-  if (const auto failed = judge(confirmed, "save_commit", verdict)) {
+  if (const auto failed = judge_verdicts(confirmed, "save_commit", verdict)) {
     if (fs != nullptr && save) {
       tidy("removing a failed save", [&] { checkpoint::abandon(*fs, save->id); });
     }

@@ -55,9 +55,7 @@ Verdict ballot_of(const std::vector<std::unique_ptr<Store>>& stores, const Claim
 std::vector<Verdict> vote(Host& host, millpond_group group, const Verdict& mine,
                           const std::optional<Error>& own) {
   std::vector<Verdict> all = exchange(host, group, mine);
-  std::vector<const Verdict*> verdicts;
-  for (const Verdict& verdict : all) verdicts.push_back(&verdict);
-  if (const auto failure = judge_verdicts(verdicts, "load_commit", own)) throw Error(*failure);
+  if (const auto failure = judge_verdicts(all, "load_commit", own)) throw Error(*failure);
   return all;
 }
 
