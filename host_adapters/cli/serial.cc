@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -32,7 +33,8 @@ class Stopwatch {
 
 Error failure(const char* operation, const std::string& path, int error) {
   const bool full = error == ENOSPC || error == EDQUOT;
-  return Error(full ? MILLPOND_E_NO_SPACE : MILLPOND_E_IO, operation, std::strerror(error))
+  return Error(full ? MILLPOND_E_NO_SPACE : MILLPOND_E_IO, operation,
+               std::generic_category().message(error))
       .path(path)
       .os(error)
       .remedy(full ? "Free space, or ask for fewer --params"

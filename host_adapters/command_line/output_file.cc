@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <system_error>
 #include <utility>
 
@@ -15,7 +14,8 @@ namespace millpond::cli {
 
 void OutputFile::fail(const char* operation, int error_number) const {
   const bool full = error_number == ENOSPC || error_number == EDQUOT;
-  throw Error(full ? MILLPOND_E_NO_SPACE : MILLPOND_E_IO, operation, std::strerror(error_number))
+  throw Error(full ? MILLPOND_E_NO_SPACE : MILLPOND_E_IO, operation,
+              std::generic_category().message(error_number))
       .path(path_.string())
       .field(option_)
       .os(error_number)

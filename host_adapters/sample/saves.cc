@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
@@ -129,7 +128,7 @@ void prepare_saves(const fs::path& directory, const fs::path& resume) {
         .remedy("Name a directory that can be made and written to");
   }
   if (::access(directory.c_str(), W_OK | X_OK) != 0) {
-    throw Error(MILLPOND_E_IO, "write to directory", std::strerror(errno))
+    throw Error(MILLPOND_E_IO, "write to directory", std::generic_category().message(errno))
         .path(directory.string())
         .field("--save")
         .os(errno)

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <vector>
 
 #include "millpond/error.hpp"
 #include "plugin/io/engine.h"
+#include "plugin/io/os_error.h"
 #include "plugin/io/scratch.h"
 #include "plugin/probe/pages.h"
 
@@ -26,7 +26,7 @@ double seconds_since(Clock::time_point begin) {
 
 [[noreturn]] void fail(const Transfer& transfer) {
   throw Error(MILLPOND_E_IO, transfer.kind == Transfer::Kind::kRead ? "probe read" : "probe write",
-              std::strerror(transfer.error))
+              errno_text(transfer.error))
       .path(transfer.path)
       .at(transfer.offset)
       .want(transfer.bytes, transfer.done)

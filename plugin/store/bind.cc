@@ -331,9 +331,13 @@ void Binding::hand_over() {
   const HomeDevice home = home_of(profile_);
   held->profile = std::move(profile_);
   // Nothing below throws but the old files' departure, which changes nothing of the new.
-  std::unique_ptr<StreamedState> old;
-  if (store_.held_ != nullptr) old = std::move(store_.held_->streamed);
-  held->streamed = reused_ ? std::move(old) : std::move(fresh_);
+  std::unique_ptr<StreamedState> left;
+  if (reused_) {
+    held->streamed = std::move(store_.held_->streamed);
+  } else {
+    held->streamed = std::move(fresh_);
+    if (store_.held_ != nullptr) left = std::move(store_.held_->streamed);
+  }
   store_.held_ = std::move(held);
   store_.variant_ = variant_;
   store_.home_ = home;
@@ -347,7 +351,7 @@ void Binding::hand_over() {
   store_.tiles_ = std::move(tiles);
   store_.step_groups_ = std::move(step_groups);
   store_.bound_ = true;
-  if (!reused_) runtime_.retire_state(std::move(old));
+  if (!reused_) runtime_.retire_state(std::move(left));
 }
 
 }  // namespace millpond::plugin
