@@ -9,6 +9,7 @@ namespace {
 template <typename Value>
 double median_of(const std::vector<Pair>& pairs, Value value) {
   std::vector<double> values;
+  values.reserve(pairs.size());
   for (const Pair& pair : pairs) values.push_back(value(pair));
   return median(std::move(values));
 }

@@ -270,7 +270,7 @@ std::string contradiction(const Arguments& a) {
   }
   if (a.device == "cpu" && a.collective == "nccl") return "--collective nccl needs --device cuda";
   if (a.micro_batches > a.batch) return "--micro-batches is more than --batch has bytes";
-  const std::string unfit = unfit_micro_batches(a.micro_batches, a.ranks);
+  std::string unfit = unfit_micro_batches(a.micro_batches, a.ranks);
   if (!unfit.empty()) return unfit;
   if (a.save_every != 0 && a.save.empty()) return "--save-every needs --save";
   if (a.weights_only && a.resume.empty()) return "--weights-only needs --resume";

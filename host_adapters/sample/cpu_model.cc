@@ -14,7 +14,7 @@ CpuModel::CpuModel(const Layout& layout, std::uint64_t seed, CpuDevice& device)
     : Model(layout, seed, device), workers_(device.workers()), dense_(device.workers()) {
   for (const Parameter& parameter : layout.parameters()) wide_.emplace_back(parameter.numel);
   activations_.resize(stack().size() + 1);
-  values_changed();
+  CpuModel::values_changed();
 }
 
 void CpuModel::values_changed() {

@@ -35,7 +35,7 @@ NcclCollective::NcclCollective(Meeting& meeting, std::uint32_t rank, CudaDevice&
       staging_bytes_(kStagingBytes / meeting.ranks() / 256 * 256),
       staging_(device, staging_bytes_ * meeting.ranks()) {
   // NVLink multicast is of no use to what is called here.
-  setenv("NCCL_NVLS_ENABLE", "0", 1);
+  setenv("NCCL_NVLS_ENABLE", "0", 1);  // NOLINT(concurrency-mt-unsafe): before NCCL's threads
   ncclUniqueId id;
   if (rank == 0) {
     const ncclResult_t result = ncclGetUniqueId(&id);

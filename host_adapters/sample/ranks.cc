@@ -48,7 +48,7 @@ class Family {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != parent) _exit(1);  // it ended before the line above
       pids_.clear();
-      std::exit(body(rank));
+      std::exit(body(rank));  // NOLINT(concurrency-mt-unsafe): the child has one thread
     }
     pids_.push_back(pid);
     tell_("rank " + std::to_string(rank) + " is process " + std::to_string(pid));
