@@ -163,6 +163,9 @@ def main() -> int:
     device = torch.device(given.device, int(os.environ.get("LOCAL_RANK", "0")))
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        if given.compare:  # attention's backward does not repeat its own bits otherwise
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            torch.use_deterministic_algorithms(True)
     else:
         device = torch.device("cpu")
     torch.manual_seed(1)

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from loop_worker import loop
 from processes import main
-from twins import compare_segments, differing
+from twins import DEVICE, compare_segments, differing
 
 
 def rank() -> int:
@@ -32,12 +32,12 @@ def build(seed: int, dtype: torch.dtype) -> torch.nn.Module:
         torch.nn.Linear(8, 17), torch.nn.Tanh(), torch.nn.Linear(17, 33), torch.nn.Tanh(),
         torch.nn.Linear(33, 1),
     )  # fmt: skip
-    return net.to(dtype)
+    return net.to(DEVICE, dtype)
 
 
 def batch(step: int, dtype: torch.dtype) -> torch.Tensor:
     generator = torch.Generator().manual_seed(100 * step + rank())
-    return torch.randn(6, 8, generator=generator).to(dtype)
+    return torch.randn(6, 8, generator=generator).to(DEVICE, dtype)
 
 
 def grads_by_step(model: torch.nn.Module, step: int, dtype: torch.dtype) -> None:
