@@ -75,9 +75,22 @@ def ddp(folder: Path, shard_state: str, fused: str, steps: str) -> None:
         for i, state in resident.state_dict()["state"].items():
             assert differing(plain[i]["exp_avg"], state["exp_avg"]) == 0
             assert differing(plain[i]["exp_avg_sq"], state["exp_avg_sq"]) == 0
+        export_is_refused(folder, mine, ours)
     else:
         for i, p in enumerate(theirs.parameters()):
             compare_segments(ours, i, p, resident)
+
+
+def export_is_refused(folder: Path, model: torch.nn.Module, optimizer: Any) -> None:
+    """A rank has a run of every parameter, which DCP cannot put together: nothing is written."""
+    place = folder / "exported"
+    try:
+        millpond.torch.export_dcp(place, model, optimizer)
+    except millpond.MillpondError as error:
+        assert error.field == "shard_state" and "plain_state_dict()" in str(error), str(error)
+    else:
+        raise AssertionError("runs of parameters were exported as whole ones")
+    assert not place.exists()
 
 
 def ddp_bf16(folder: Path) -> None:

@@ -24,6 +24,7 @@ from .grouping import apply_groups
 LOG = logging.getLogger("millpond.megatron")
 DIRECTORY = "nvme_opt_state"
 POLICIES = ("error", "init_from_model")
+REST = "millpond_rest"  # in a state dict under way: markers of ranks that are not there
 FROM_MODEL, IMPORTED = "from_model", "imported"  # in the place of a save's id
 
 
@@ -177,7 +178,8 @@ class Checkpoints:
         if not asked:
             return original(state, directory, *args, **kw)
         base, ranks = Path(str(directory)) / DIRECTORY, self._session.ranks
-        missing = markers.retarget(asked, markers.keys_in_checkpoint(str(directory)))
+        present = markers.keys_in_checkpoint(str(directory))
+        missing = markers.retarget(asked, present)
         if len(missing) == len(asked):
             if reference.is_there(base):
                 return self._import(base, original, state, directory, *args, **kw)
@@ -192,9 +194,13 @@ class Checkpoints:
                 "loaded parameters and steps 0.",
                 code=abi.E_MISSING,
             )
-        markers.share(asked, ranks.gather_objects([one.key for one in asked]), ranks.rank)
-        loaded = original(state, directory, *args, **kw)
-        entries = list(markers.entries_in(loaded[0] if isinstance(loaded, tuple) else loaded))
+        keys = ranks.gather_objects([one.key for one in asked])
+        markers.share(asked, keys, ranks.rank)
+        rest = markers.unclaimed(present, keys) if ranks.rank == 0 else {}
+        loaded = original(state | {REST: rest} if rest else state, directory, *args, **kw)
+        plain = loaded[0] if isinstance(loaded, tuple) else loaded
+        plain.pop(REST, None)
+        entries = list(markers.entries_in(plain))
         if not entries:
             raise CheckpointError(
                 f"{directory}: the load came back without the optimizer state that it was asked "

@@ -156,7 +156,8 @@ class Member:
 
     def check(self) -> None:
         """What a step needs, looked at on every rank before any rank applies anything: gradients in
-        place, ranges that are what was bound (else it binds anew)."""
+        place, ranges that are what was bound (else it binds anew), and whatever the plugin demands
+        of its arguments, hyperparameters among them."""
         if not self.ready:
             raise StateError(
                 "the inner optimizer's step was called outside Megatron's training step (a dummy "
@@ -172,22 +173,26 @@ class Member:
             self._grads[i] = self._gradient(shard)
         if moved:
             self.bind()
+        self._call(found_inf=1)  # a skipped step is one whose arguments were all looked at
 
     def step(self) -> None:
         """Runs the store's step, after `check`. Gradients are Megatron's own, reduced, unscaled and
         clipped."""
         self.ready = False
+        self._call(found_inf=0)
+        self.stepped = True
+
+    def _call(self, found_inf: int) -> None:
         groups = self.inner.param_groups
         array = (abi.GroupStep * len(groups))(
             *(arithmetic.group_step(self.inner, group, i) for i, group in enumerate(groups))
         )
         args = abi.StepArgs(
             abi.header_of(abi.StepArgs, abi.TYPE_STEP_ARGS), self.epoch, span_of(array),
-            ctypes.addressof(self._grads), None, None, len(self.shards), 1.0, 0,
+            ctypes.addressof(self._grads), None, None, len(self.shards), 1.0, found_inf,
             (ctypes.c_uint8 * 3)(), stream_of(self.device),
         )  # fmt: skip
         self.store.step(args)
-        self.stepped = True
 
     def note_taken(self) -> None:
         """After every rank's step is good."""
