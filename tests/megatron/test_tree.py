@@ -121,8 +121,8 @@ def test_the_tensorboard_writer_has_every_iteration(job: Job) -> None:
 
 
 def records(path: Path) -> Iterator[bytes]:
-    """Of an offline run's file: LevelDB's log format (blocks of 32 KiB, each chunk behind a checksum,
-    a length and whether it is a whole record, 1, or its end, 4) after a header of 7 bytes."""
+    """Of an offline run: LevelDB's log format (blocks of 32 KiB, each chunk behind a checksum, a
+    length and whether it is a whole record, 1, or its end, 4) after a header of 7 bytes."""
     data, at, whole = path.read_bytes(), 7, b""
     while at + 7 <= len(data):
         left = 32768 - at % 32768
