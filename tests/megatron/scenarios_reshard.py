@@ -58,7 +58,7 @@ def refused_by_others(case: str, base: Path, saved_by: str) -> None:
     with millpond.megatron.streamed(**options()) as session:
         run = train(case, 1)
         told = refused(MillpondError, "linear_fc1", lambda: load(run, base / f"written_{saved_by}"))
-        assert "@tp" in told, told
+        assert "--tensor-model-parallel-size that saved" in told, told
         for member in session.members():
             assert {member.store.counter(i) for i in range(len(member.shards))} == {1}
 

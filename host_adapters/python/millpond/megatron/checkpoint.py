@@ -20,6 +20,7 @@ from .. import abi
 from ..errors import CheckpointError, MillpondError, StateError
 from . import markers, reference
 from .grouping import apply_groups
+from .layout import why_absent
 
 LOG = logging.getLogger("millpond.megatron")
 DIRECTORY = "nvme_opt_state"
@@ -212,15 +213,14 @@ class Checkpoints:
 
     def _install(self, base: Path, save_id: str) -> None:
         """Verified on all ranks first, then on all stores or none. Collective."""
-        session = self._session
-        try:
-            for member in session.members():
+        session, refused = self._session, None
+        for member in session.members():
+            try:
                 member.store.load(base, abi.IO_STAGE | abi.IO_KEEP_MODEL, save_id)
-        except MillpondError as failure:
-            LOG.error("load of %s: %s", save_id, failure)
-            refused: MillpondError | None = failure
-        else:
-            refused = None
+            except MillpondError as failure:
+                refused = why_absent(failure, member.optimizer)
+                LOG.error("load of %s: %s", save_id, refused)
+                break
         try:
             session.runtime.load_commit(session.ranks.group)
         except MillpondError as verdict:
