@@ -155,7 +155,7 @@ class Checkpoints:
         """Each store's part. A failure is a vote in the commit, which every rank waits for."""
         try:
             for member in self._session.members():
-                member.store.save(base, abi.IO_BACKGROUND, save_id)
+                member.store.save(base, abi.IO_BACKGROUND, save_id, member.stream)
         except MillpondError as failure:
             LOG.error("save %s: %s", save_id, failure)
             return failure
@@ -216,7 +216,8 @@ class Checkpoints:
         session, refused = self._session, None
         for member in session.members():
             try:
-                member.store.load(base, abi.IO_STAGE | abi.IO_KEEP_MODEL, save_id)
+                flags = abi.IO_STAGE | abi.IO_KEEP_MODEL
+                member.store.load(base, flags, save_id, member.stream)
             except MillpondError as failure:
                 refused = why_absent(failure, member.optimizer)
                 LOG.error("load of %s: %s", save_id, refused)

@@ -57,6 +57,11 @@ class Member:
         buffers = self.optimizer.buffers
         return buffers[0].grad_data.device if buffers else torch.device("cpu")
 
+    @property
+    def stream(self) -> abi.Stream:
+        """In whose order torch works on this member's device now."""
+        return stream_of(self.device)
+
     # ---- binding
 
     def bind(self) -> None:
@@ -73,7 +78,7 @@ class Member:
         for i, shard in enumerate(self.shards):
             model = tensor_of(shard.model, DTYPES[shard.parameter.dtype])
             pointers[i] = abi.ShardPointers(i, model, nothing, nothing)
-        self.store.bind(self._profile(groups), pointers, stream_of(self.device))
+        self.store.bind(self._profile(groups), pointers, self.stream)
         self._bound = [shard.model.data_ptr() for shard in self.shards]
 
     def _profile(self, groups: list[dict[str, Any]]) -> Any:
@@ -150,7 +155,7 @@ class Member:
                 code=abi.E_UNSUPPORTED,
                 field="load_main_params_from_ckpt",
             )
-        self.store.refresh(stream_of(self.device))
+        self.store.refresh(self.stream)
 
     # ---- a step
 
@@ -190,7 +195,7 @@ class Member:
         args = abi.StepArgs(
             abi.header_of(abi.StepArgs, abi.TYPE_STEP_ARGS), self.epoch, span_of(array),
             ctypes.addressof(self._grads), None, None, len(self.shards), 1.0, found_inf,
-            (ctypes.c_uint8 * 3)(), stream_of(self.device),
+            (ctypes.c_uint8 * 3)(), self.stream,
         )  # fmt: skip
         self.store.step(args)
 
@@ -249,7 +254,7 @@ class Member:
     def restart_from_model(self) -> None:
         """mains := parameters, moments zero, steps 0."""
         nowhere = os.path.join(self.session.scratch, f"none-{secrets.token_hex(8)}")
-        self.store.load(nowhere, abi.IO_INIT_FROM_MODEL)
+        self.store.load(nowhere, abi.IO_INIT_FROM_MODEL, "", self.stream)
 
     def state_dict(self) -> dict[str, Any]:
         """What Megatron keeps in the model file: groups without parameters, the step, the grad
