@@ -141,10 +141,10 @@ TEST_F(Resharding, four_two_four_have_the_bytes_of_four) {
 
 // Wherever the kill strikes from the beginning of the load on.
 TEST_F(Resharding, B25_one_killed_while_all_load_ends_them_and_harms_no_save) {
-  const std::string wanted = uninterrupted("3");
+  const std::string wanted = uninterrupted("4");
   ASSERT_EQ(run(on("2", {"--steps", "12", "--save", saves(), "--stop-after", "7"})), 0)
       << contents(log());
-  const pid_t family = start(on("3", {"--steps", "1000000", "--resume", saves()}));
+  const pid_t family = start(on("4", {"--steps", "1000000", "--resume", saves()}));
   ASSERT_TRUE(wait_until_told("loading ")) << contents(log());
   const pid_t victim = process_of("1");
   ASSERT_GT(victim, 0) << contents(log());
@@ -156,7 +156,7 @@ TEST_F(Resharding, B25_one_killed_while_all_load_ends_them_and_harms_no_save) {
   const std::string told = contents(log());
   EXPECT_NE(told.find("rank 1 was ended by signal 9"), std::string::npos) << told;
   EXPECT_NE(told.find("rank 0: millpond-sample: "), std::string::npos) << told;
-  ASSERT_EQ(run(on("3", {"--steps", "12", "--resume", saves()})), 0) << contents(log());
+  ASSERT_EQ(run(on("4", {"--steps", "12", "--resume", saves()})), 0) << contents(log());
   EXPECT_EQ(digest_in_log(), wanted);
 }
 
