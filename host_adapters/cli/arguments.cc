@@ -54,6 +54,8 @@ constexpr const char* kBenchFooter =
     "mean,\n"
     "  0.1 is a tenth), slowest_rank, and for that one bound_by and bound_s (how long that stage\n"
     "  was busy). Bytes are sums; the drive is measured by rank 0 while the others wait.\n"
+    "  On CUDA, by rank and both ways together: bus_alone_bytes_per_s, bus_at_once_bytes_per_s;\n"
+    "  bus_efficiency: the share of the latter that steps use, of the rank that uses least\n"
     "\n"
     "Examples:\n"
     "  millpond bench --scratch /mnt/nvme/scratch                     100 M parameters, auto tier\n"

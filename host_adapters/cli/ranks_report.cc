@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <utility>
 
 #include "host_adapters/cli/bench.h"
 #include "host_adapters/command_line/quantity.h"
@@ -68,6 +70,29 @@ void add_drive(const std::vector<Json>& ranks, const Steps& steps, Json& node) {
   node["drive_efficiency"] = known.empty() ? Json(nullptr) : Json(median(known));
 }
 
+bool on_cuda(const Json& rank) { return rank.contains("cuda") && rank.at("cuda").is_object(); }
+
+// Of each rank's bus alone and beside the others', and how much of the latter its steps used.
+void add_buses(const std::vector<Json>& ranks, Json& node) {
+  if (!std::all_of(ranks.begin(), ranks.end(), on_cuda)) return;
+  std::vector<double> alone, at_once, used;
+  for (const Json& rank : ranks) {
+    const Json& cuda = rank.at("cuda");
+    alone.push_back(number(cuda, "bus_both_bytes_per_s"));
+    at_once.push_back(median(cuda.at("bus_both_list").get<std::vector<double>>()));
+    used.push_back(1 / number(cuda, "times_bus_floor"));
+  }
+  node["bus_efficiency"] = *std::min_element(used.begin(), used.end());
+  node["bus_alone_bytes_per_s"] = std::move(alone);
+  node["bus_at_once_bytes_per_s"] = std::move(at_once);
+}
+
+std::string rates(const Json& list) {
+  std::string out;
+  for (const Json& rate : list) out += (out.empty() ? "" : ", ") + show_rate(rate.get<double>());
+  return out;
+}
+
 std::string rank_line(std::size_t rank, const Json& figures, double late) {
   const std::string bound = figures.at("bound_by").get<std::string>();
   char line[200];
@@ -94,6 +119,7 @@ Json merge_ranks(const std::vector<Json>& ranks) {
   node["state_bytes"] = sum_of(ranks, "state_bytes");
   node["tier_bytes"] = sum_of(ranks, "tier_bytes");
   add_drive(ranks, steps, node);
+  add_buses(ranks, node);
   std::size_t slowest = 0;
   std::vector<double> late;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -121,6 +147,11 @@ std::string ranks_table(const Json& node) {
                     "bound by, busy\n";
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     out += rank_line(rank, ranks.at(rank), node.at("lateness").at(rank).get<double>());
+  }
+  if (node.contains("bus_efficiency")) {
+    out += "\nbus, both ways, by rank: alone " + rates(node.at("bus_alone_bytes_per_s")) +
+           "; all at once " + rates(node.at("bus_at_once_bytes_per_s")) +
+           ", of which the steps use " + percent(number(node, "bus_efficiency")) + " or more\n";
   }
   const auto slowest = node.at("slowest_rank").get<std::size_t>();
   out += "\nnode: " + show_bytes(number(node, "bytes_per_step_read")) + " read and " +

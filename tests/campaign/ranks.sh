@@ -11,7 +11,7 @@ device=${DEVICE:-$([ "$gpus" -ge 2 ] && echo cuda || echo cpu)}
 nccl=shared
 [ "$device" = cpu ] || nccl=nccl
 text=$SCRATCH/text
-[ -f "${TEXT:-}" ] && cp "$TEXT" "$text" || cat ./*.md plugin/*/*.cc >"$text"
+if [ -f "${TEXT:-}" ]; then cp "$TEXT" "$text"; else cat ./*.md plugin/*/*.cc >"$text"; fi
 mkdir -p "$SCRATCH/live"
 log=$SCRATCH/log saves=$SCRATCH/saves missed=0
 hidden=${HIDDEN:-512}

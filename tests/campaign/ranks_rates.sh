@@ -28,7 +28,7 @@ numactl -H 2>/dev/null | head -n 12
 free -g | head -n 2
 if [ "$device" = cuda ]; then
   nvidia-smi topo -m | sed 's/\x1b\[[0-9;]*m//g' | head -n 8
-  for gpu in $(nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader | tr 'A-Z' 'a-z' | sed 's/^0000//'); do
+  for gpu in $(nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader | tr '[:upper:]' '[:lower:]' | sed 's/^0000//'); do
     echo "$gpu: NUMA node $(cat "/sys/bus/pci/devices/$gpu/numa_node" 2>/dev/null), link $(cat "/sys/bus/pci/devices/$gpu/current_link_speed" 2>/dev/null) x$(cat "/sys/bus/pci/devices/$gpu/current_link_width" 2>/dev/null)"
   done
   say "buses alone and at once"

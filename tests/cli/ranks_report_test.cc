@@ -67,6 +67,24 @@ TEST(RanksReport, nothing_moved_has_no_drive) {
   EXPECT_EQ(ranks_table(node).find("of the drive's"), std::string::npos);
 }
 
+TEST(RanksReport, buses_are_told_alone_and_at_once) {
+  std::vector<Json> ranks = example();
+  EXPECT_FALSE(merge_ranks(ranks).contains("bus_efficiency"));
+  ranks[0]["cuda"] = {{"bus_both_bytes_per_s", 90e9},
+                      {"bus_both_list", {70e9, 75e9, 60e9}},
+                      {"times_bus_floor", 1.25}};
+  EXPECT_FALSE(merge_ranks(ranks).contains("bus_efficiency")) << "one rank is on the CPU";
+  ranks[1]["cuda"] = ranks[0]["cuda"];
+  ranks[1]["cuda"]["times_bus_floor"] = 2.0;
+  const Json node = merge_ranks(ranks);
+  EXPECT_EQ(node["bus_alone_bytes_per_s"], (std::vector<double>{90e9, 90e9}));
+  EXPECT_EQ(node["bus_at_once_bytes_per_s"], (std::vector<double>{70e9, 70e9}));
+  EXPECT_EQ(node["bus_efficiency"], 0.5);
+  EXPECT_NE(ranks_table(node).find("all at once 70.00 GB/s, 70.00 GB/s, of which the steps use "
+                                   "50.0 % or more"),
+            std::string::npos);
+}
+
 TEST(RanksArguments, parameters_are_divided_and_devices_counted) {
   BenchArguments all;
   all.params = 10;
