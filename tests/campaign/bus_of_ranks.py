@@ -61,15 +61,15 @@ def on_gpu(gpu: int, arguments: argparse.Namespace, turn: Any, answers: Any) -> 
     rate(pieces[0], True, True, 0.2)
     found: dict[str, Any] = {}
     for other in range(torch.cuda.device_count()):
-        turn.wait()
+        turn.wait(timeout=60)
         if other == gpu:
             found["pieces"] = [rate(piece, True, True, 0.05) for piece in pieces]
             for name, up, down in (("up", 1, 0), ("down", 0, 1), ("both", 1, 1)):
                 found[name] = rate(pieces[0], bool(up), bool(down), arguments.seconds)
     for name, up, down in (("up", 1, 0), ("down", 0, 1), ("both", 1, 1)):
-        turn.wait()
+        turn.wait(timeout=60)
         found[f"{name}_at_once"] = rate(pieces[0], bool(up), bool(down), arguments.seconds)
-    turn.wait()
+    turn.wait(timeout=60)
     # Every second GPU up, the others down: nothing of one direction's way is shared.
     found["crossed"] = rate(pieces[0], gpu % 2 == 0, gpu % 2 == 1, arguments.seconds)
     answers.put((gpu, found))
@@ -103,7 +103,7 @@ def main() -> None:
     ]
     for worker in workers:
         worker.start()
-    found = dict(answers.get(timeout=300) for _ in workers)
+    found = dict(answers.get(timeout=90) for _ in workers)
     for worker in workers:
         worker.join()
     print(

@@ -36,9 +36,9 @@ if [ "$device" = cuda ]; then
 fi
 
 say "state in the tier, one rank"
-bench tier1 --device "$one" --tier $((state + (state >> 3)))
+bench tier1 --device "$one" --ceiling-bytes 512MiB --tier $((state + (state >> 3)))
 say "state in the tier, two ranks"
-bench tier2 --device "$device" --ranks 2 --tier $(((state + (state >> 3)) / 2))
+bench tier2 --device "$device" --ranks 2 --ceiling-bytes 512MiB --tier $(((state + (state >> 3)) / 2))
 say "state on the drive, two ranks, a quarter of it in tiers"
 params=$((params / 2)) bench drive2 --device "$device" --ranks 2 --tier $((state >> 4))
 say "auto tiers of two ranks"
