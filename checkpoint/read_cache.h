@@ -29,8 +29,9 @@ class LastUsed {
   Value& get(const Key& key, Make&& make) {
     const auto found = std::find_if(entries_.begin(), entries_.end(),
                                     [&](const Entry& entry) { return entry.key == key; });
-    Entry& entry = found != entries_.end() ? *found : longest_ago();
-    if (found == entries_.end()) {
+    const bool there = found != entries_.end();
+    Entry& entry = there ? *found : longest_ago();
+    if (!there) {
       entry.key.reset();
       make(entry.value);
       entry.key = key;
