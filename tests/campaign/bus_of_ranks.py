@@ -92,7 +92,8 @@ def on_gpu(gpu: int, arguments: argparse.Namespace, turn: Any, answers: Any) -> 
     torch.cuda.set_device(gpu)
     pieces = pinned_pieces(arguments.gib)
     copied(pieces[0], WAYS["both"], 0.2)
-    rates = []
+    rates: list[float | None] = []
+    by_piece: list[float] = []
     for phase in phases(torch.cuda.device_count()):
         turn.wait(timeout=60)
         way = phase.gpus.get(gpu)
@@ -121,7 +122,7 @@ def main() -> None:
         worker.start()
     source = torch.ones(1 << 30, dtype=torch.float32)
     source.sum()
-    read = []
+    read: list[float | None] = []
     for phase in phases(gpus):
         turn.wait(timeout=60)
         if phase.reading:
