@@ -70,13 +70,17 @@ def pause(session: Any, saver: Any) -> dict[str, Any]:
         torch.cuda.empty_cache()
         return torch.cuda.mem_get_info()[0] / GIB
 
-    before, host = free(), session.runtime.figures().host_bytes / GIB
+    before, held = free(), session.runtime.figures()
     began = time.monotonic()
     session.pause("optimizer")
     paused = time.monotonic()
     after = free()
-    found = {"store_device_gib": after - before, "store_suspend_s": paused - began}
-    found["store_host_gib"] = host - session.runtime.figures().host_bytes / GIB
+    left = session.runtime.figures()
+    found = {
+        "store_suspend_s": paused - began, "device_freed_gib": after - before,
+        "store_device_gib": (held.device_bytes - left.device_bytes) / GIB,
+        "store_host_gib": (held.host_bytes - left.host_bytes) / GIB,
+    }  # fmt: skip
     if saver is not None:
         saver.pause()
         found["saver_device_gib"] = free() - after
@@ -225,6 +229,8 @@ def main() -> int:
         sys.exit("streamed needs --scratch")
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
     Path(args.files[0]).write_text(json.dumps(train(args), indent=1))
+    if args.memory_saver:
+        os._exit(0)  # the saver ends a process that frees its region's memory
     return 0
 
 

@@ -73,8 +73,8 @@ def ddp(folder: Path, shard_state: str, fused: str, steps: str) -> None:
         assert streamed < total, (streamed, total)
         plain = ours.plain_state_dict()["state"]
         for i, state in resident.state_dict()["state"].items():
-            assert differing(plain[i]["exp_avg"], state["exp_avg"]) == 0
-            assert differing(plain[i]["exp_avg_sq"], state["exp_avg_sq"]) == 0
+            for name in ("exp_avg", "exp_avg_sq"):
+                assert differing(plain[i][name], state[name].cpu()) == 0
         export_is_refused(folder, mine, ours)
     else:
         for i, p in enumerate(theirs.parameters()):
