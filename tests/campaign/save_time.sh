@@ -19,10 +19,12 @@ SAVE_GB=$(part 'gb / 3') SAVE_TIER_MB=$(part 'int(gb * 340) + 100') "$test" || f
 if [ -z "${SAVE_ELSEWHERE:-}" ] && [ "$(id -u)" -eq 0 ]; then
   SAVE_ELSEWHERE=$SCRATCH/elsewhere
   mkdir "$SAVE_ELSEWHERE"
-  truncate -s "$(part 'int(gb * 2.2) + 1')G" "$SCRATCH/image"
-  mkfs.ext4 -q -F "$SCRATCH/image"
-  if mount -o loop "$SCRATCH/image" "$SAVE_ELSEWHERE"; then
-    trap 'umount "$SAVE_ELSEWHERE"' EXIT
+  # Reserved and without a page cache of its own: an image that grows while the copy is written back would hold up the
+  # journal of the drive that it lies on, and with it the scratch files beside it.
+  fallocate -l "$(part 'int(gb * 2.2) + 1')G" "$SCRATCH/image"
+  mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$SCRATCH/image"
+  if device=$(losetup --find --show --direct-io=on "$SCRATCH/image") && mount "$device" "$SAVE_ELSEWHERE"; then
+    trap 'umount "$SAVE_ELSEWHERE"; losetup -d "$device"' EXIT
   else
     SAVE_ELSEWHERE=
   fi
