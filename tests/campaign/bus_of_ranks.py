@@ -1,26 +1,50 @@
-"""What the buses of a node's GPUs carry, each alone and all at once.
+"""What the buses of a node's GPUs carry, each alone and all at once, and what its memory allows.
 
-Usage: bus_of_ranks.py [--gib N] [--seconds S]. Needs torch and a CUDA device. For each GPU pinned
-memory of N GiB in pieces, taken as the plugin takes its tier (mapped, touched, registered); rates
-to the device, from it and both ways at once. A GPU whose rate differs from piece to piece has some
-of them behind another socket, also where the machine shows one NUMA node. The last lines have the
-rate of the processors' own copies, which share the memory with the buses.
+Usage: bus_of_ranks.py [--gib N] [--seconds S]. Needs torch and CUDA devices. For each GPU pinned
+memory of N GiB, taken as the plugin takes its tier (mapped, touched, registered). Rates are bytes
+per second over the bus, both directions together. A GPU whose rate differs from piece to piece has
+some of them behind another socket, also where the machine shows one NUMA node. Where buses are
+slower beside each other than alone, the last lines tell whether memory is what they share: then
+the processors' reads take from the buses what they get, and the sum stays what it was.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import mmap
 import multiprocessing
-import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 PIECE = 1 << 30
 COPY = 64 << 20  # bytes of one copy
+WAYS = {"up": (True, False), "down": (False, True), "both": (True, True)}
+
+
+@dataclasses.dataclass
+class Phase:
+    """What everybody does at the same time."""
+
+    name: str
+    gpus: dict[int, tuple[bool, bool]]  # which copy, up and down
+    reading: bool = False  # the processors
+
+
+def phases(gpus: int) -> Iterator[Phase]:
+    """In their order, the same for all processes."""
+    for name, way in WAYS.items():
+        for gpu in range(gpus):
+            yield Phase(name, {gpu: way})
+    for name, way in WAYS.items():
+        yield Phase(f"{name}, at once", dict.fromkeys(range(gpus), way))
+    yield Phase("up or down in turn", {gpu: (gpu % 2 == 0, gpu % 2 == 1) for gpu in range(gpus)})
+    yield Phase("none", {}, reading=True)
+    yield Phase("both, the first", {0: WAYS["both"]}, reading=True)
+    yield Phase("both, all", dict.fromkeys(range(gpus), WAYS["both"]), reading=True)
 
 
 def pinned_pieces(count: int) -> list[torch.Tensor]:
@@ -35,7 +59,7 @@ def pinned_pieces(count: int) -> list[torch.Tensor]:
     return list(whole.split(PIECE))
 
 
-def rate(host: torch.Tensor, up: bool, down: bool, seconds: float) -> float:
+def copied(host: torch.Tensor, way: tuple[bool, bool], seconds: float) -> float:
     """Bytes per second of both directions together, copied for about that long."""
     there = torch.empty(2, COPY, dtype=torch.uint8, device="cuda")
     streams = torch.cuda.Stream(), torch.cuda.Stream()
@@ -43,81 +67,90 @@ def rate(host: torch.Tensor, up: bool, down: bool, seconds: float) -> float:
     moved, begin = 0, time.perf_counter()
     while time.perf_counter() - begin < seconds:
         for at in range(0, half, COPY):
-            if up:
+            if way[0]:
                 with torch.cuda.stream(streams[0]):
                     there[0].copy_(host[at : at + COPY], non_blocking=True)
-            if down:
+            if way[1]:
                 with torch.cuda.stream(streams[1]):
                     host[half + at : half + at + COPY].copy_(there[1], non_blocking=True)
-            moved += (up + down) * COPY
+            moved += sum(way) * COPY
         torch.cuda.synchronize()
     return moved / (time.perf_counter() - begin)
 
 
+def repeated(work: Callable[[], object], size: int, seconds: float) -> float:
+    """Bytes per second of a piece of work that moves `size`, for about that long."""
+    moved, begin = 0, time.perf_counter()
+    while time.perf_counter() - begin < seconds:
+        work()
+        moved += size
+    return moved / (time.perf_counter() - begin)
+
+
 def on_gpu(gpu: int, arguments: argparse.Namespace, turn: Any, answers: Any) -> None:
-    """Measures alone when it is this GPU's turn, then with all others."""
+    """Goes through all phases in a process of its own."""
     torch.cuda.set_device(gpu)
     pieces = pinned_pieces(arguments.gib)
-    rate(pieces[0], True, True, 0.2)
-    found: dict[str, Any] = {}
+    copied(pieces[0], WAYS["both"], 0.2)
+    rates: list[float | None] = []
+    by_piece: list[float] = []
+    for phase in phases(torch.cuda.device_count()):
+        turn.wait(timeout=60)
+        way = phase.gpus.get(gpu)
+        rates.append(copied(pieces[0], way, arguments.seconds) if way else None)
+    turn.wait(timeout=60)
     for other in range(torch.cuda.device_count()):
-        turn.wait()
+        turn.wait(timeout=60)
         if other == gpu:
-            found["pieces"] = [rate(piece, True, True, 0.05) for piece in pieces]
-            for name, up, down in (("up", 1, 0), ("down", 0, 1), ("both", 1, 1)):
-                found[name] = rate(pieces[0], bool(up), bool(down), arguments.seconds)
-    for name, up, down in (("up", 1, 0), ("down", 0, 1), ("both", 1, 1)):
-        turn.wait()
-        found[f"{name}_at_once"] = rate(pieces[0], bool(up), bool(down), arguments.seconds)
-    turn.wait()
-    # Every second GPU up, the others down: nothing of one direction's way is shared.
-    found["crossed"] = rate(pieces[0], gpu % 2 == 0, gpu % 2 == 1, arguments.seconds)
-    answers.put((gpu, found))
-
-
-def processors() -> float:
-    """Bytes read and written per second by copies of all processors together."""
-    source = torch.ones(4 << 30, dtype=torch.uint8)
-    target = torch.empty_like(source)
-    copy: Callable[[], object] = lambda: target.copy_(source)  # noqa: E731
-    copy()
-    seconds = []
-    for _ in range(5):
-        begin = time.perf_counter()
-        copy()
-        seconds.append(time.perf_counter() - begin)
-    return 2 * source.numel() / statistics.median(seconds)
+            by_piece = [copied(piece, WAYS["both"], 0.05) for piece in pieces]
+    answers.put((gpu, (rates, by_piece)))
 
 
 def main() -> None:
-    """Prints the table."""
+    """Prints the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--gib", type=int, default=8, help="pinned memory of each GPU, GiB")
     parser.add_argument("--seconds", type=float, default=0.5, help="of each measurement")
     arguments = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     gpus = torch.cuda.device_count()
-    turn, answers = context.Barrier(gpus), context.Queue()
+    turn, answers = context.Barrier(gpus + 1), context.Queue()
     workers = [
         context.Process(target=on_gpu, args=(gpu, arguments, turn, answers)) for gpu in range(gpus)
     ]
     for worker in workers:
         worker.start()
-    found = dict(answers.get(timeout=300) for _ in workers)
+    source = torch.ones(1 << 30, dtype=torch.float32)
+    source.sum()
+    read: list[float | None] = []
+    for phase in phases(gpus):
+        turn.wait(timeout=60)
+        if phase.reading:
+            read.append(repeated(source.sum, 4 << 30, arguments.seconds))
+        else:
+            read.append(None)
+    turn.wait(timeout=60)
+    for _ in range(gpus):
+        turn.wait(timeout=60)
+    found = dict(answers.get(timeout=90) for _ in workers)
     for worker in workers:
         worker.join()
-    print(
-        "GB/s           "
-        + "".join(f"{'GPU ' + str(gpu):>10}" for gpu in range(gpus))
-        + f"{'sum':>10}"
-    )
-    for name in ("up", "down", "both", "up_at_once", "down_at_once", "both_at_once", "crossed"):
-        rates = [found[gpu][name] / 1e9 for gpu in range(gpus)]
-        print(f"{name:15}" + "".join(f"{r:10.1f}" for r in rates) + f"{sum(rates):10.1f}")
+
+    def cells(values: list[float | None]) -> str:
+        known = [value for value in values if value is not None]
+        texts = ["-" if value is None else f"{value / 1e9:.1f}" for value in [*values, sum(known)]]
+        return "".join(f"{text:>10}" for text in texts)
+
+    heads = [*(f"GPU {gpu}" for gpu in range(gpus)), "reading", "sum"]
+    print(f"{'GB/s':20}" + "".join(f"{head:>10}" for head in heads))
+    for at, phase in enumerate(phases(gpus)):
+        print(f"{phase.name:20}" + cells([*(found[gpu][0][at] for gpu in range(gpus)), read[at]]))
     for gpu in range(gpus):
-        pieces = " ".join(f"{r / 1e9:.1f}" for r in found[gpu]["pieces"])
+        pieces = " ".join(f"{rate / 1e9:.1f}" for rate in found[gpu][1])
         print(f"GPU {gpu}, both ways, piece by piece: {pieces}")
-    print(f"processors, read and written: {processors() / 1e9:.1f}")
+    target = torch.empty_like(source)
+    copy = repeated(lambda: target.copy_(source), 8 << 30, 1.0)
+    print(f"a copy by all processors, read and written: {copy / 1e9:.1f}")
 
 
 if __name__ == "__main__":

@@ -160,14 +160,14 @@ TEST(Campaign, SaveTime_foreground_is_a_tenth_of_a_second_whatever_the_size) {
     const double all = since(begin);
     const double drive_after = drive.seconds();
     const double after = trained.step();
-    const double wait = dirty * (drive_before + drive_after) / 2 / Drive::kBytes;
+    const double rate = Drive::kBytes / ((drive_before + drive_after) / 2);
+    const double wait = dirty / rate;
     beyond.push_back((next - wait) / ((before + after) / 2));
     std::printf(
         "save_to %.4f s; next step %.2f s, of which %.2f s for %.2f GB of dirty tiles at %.2f "
         "GB/s: beyond that %.2f x the steps beside it, %.2f s and %.2f s; all written after %.2f "
         "s\n",
-        foreground, next, wait, dirty * 1e-9, dirty * 1e-9 / wait, beyond.back(), before, after,
-        all);
+        foreground, next, wait, dirty * 1e-9, rate * 1e-9, beyond.back(), before, after, all);
     std::fflush(stdout);
     EXPECT_LE(foreground, kMostForeground);
     EXPECT_TRUE(trained.job().log_has(elsewhere.empty() ? " 0 copied" : " 0 linked or cloned"));

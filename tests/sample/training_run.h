@@ -2,8 +2,8 @@
 #ifndef MILLPOND_TESTS_SAMPLE_TRAINING_RUN_H_
 #define MILLPOND_TESTS_SAMPLE_TRAINING_RUN_H_
 
-#include "host_adapters/sample/arguments.h"
 #include "host_adapters/processes/meeting.h"
+#include "host_adapters/sample/arguments.h"
 #include "host_adapters/sample/place.h"
 #include "host_adapters/sample/progress.h"
 #include "host_adapters/sample/trainer.h"
