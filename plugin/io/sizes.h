@@ -6,7 +6,8 @@
 
 namespace millpond::plugin {
 
-inline constexpr std::uint64_t kPage = 4096;  // bytes; what O_DIRECT asks of offsets, counts, memory
+// Bytes; offsets, counts and memory of O_DIRECT transfers are multiples of it.
+inline constexpr std::uint64_t kPage = 4096;
 // Bytes asked of one system call: Linux moves at most 2^31 - 4096 of them (read(2)).
 inline constexpr std::uint64_t kMostAtOnce = 1ull << 30;
 
