@@ -2,6 +2,7 @@
 // says so. Formats are looked at once a group; the variant is a template argument.
 #include "kernels/adam_cuda.h"
 
+#include "kernels/formulas_cuda.cuh"
 #include "kernels/group_cuda.cuh"
 
 namespace millpond::kernels {
@@ -9,75 +10,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr unsigned kWarp = 32;
-
-template <Variant kVariant>
-struct Formula;
-
-__device__ __forceinline__ TorchCpuScalars<Lane> python_scalars(const Scalars& s) {
-  return {Lane(s.one_minus_beta1),
-          Lane(s.one_minus_beta2),
-          Lane(s.beta2),
-          Lane(s.decay),
-          Lane(s.step_size),
-          Lane(s.bias2_sqrt),
-          Lane(s.eps),
-          fabsf(s.one_minus_beta1) < 0.5F};
-}
-
-template <>
-struct Formula<Variant::kTorchCudaForeach> {
-  TorchCpuScalars<Lane> c;
-  __device__ explicit Formula(const Scalars& s) : c(python_scalars(s)) {}
-  __device__ void operator()(State<Lane>& state, Lane grad) const {
-    torch_cuda_foreach_adam<false>(state, grad, c);
-  }
-};
-template <>
-struct Formula<Variant::kTorchCudaSingle> {
-  TorchCpuScalars<Lane> c;
-  __device__ explicit Formula(const Scalars& s) : c(python_scalars(s)) {}
-  __device__ void operator()(State<Lane>& state, Lane grad) const {
-    torch_cuda_foreach_adam<true>(state, grad, c);
-  }
-};
-template <>
-struct Formula<Variant::kTorchCudaFused2> {
-  TorchCudaFusedScalars<Lane> c;
-  __device__ explicit Formula(const Scalars& s)
-      : c{Lane(s.beta1),
-          Lane(s.beta2),
-          Lane(s.lr) * Lane(s.weight_decay),
-          Lane(s.step_size),
-          Lane(s.bias2_sqrt),
-          Lane(s.eps),
-          s.decoupled && s.weight_decay != 0.0F} {}
-  __device__ void operator()(State<Lane>& state, Lane grad) const {
-    torch_cuda_fused_adam(state, grad, c);
-  }
-};
-template <>
-struct Formula<Variant::kTeFusedAdam> {
-  TeScalars<Lane> c;
-  __device__ explicit Formula(const Scalars& s)
-      : c{Lane(s.lr),
-          Lane(s.beta1),
-          Lane(s.beta2),
-          Lane(s.one_minus_beta1),
-          Lane(s.one_minus_beta2),
-          Lane(s.bias1),
-          Lane(s.bias2),
-          Lane(s.eps),
-          Lane(s.weight_decay)} {}
-  __device__ void operator()(State<Lane>& state, Lane grad) const { te_adam(state, grad, c); }
-};
-
-// What comes before the formula: scaling, direction, weight decay as part of the gradient (L2).
-__device__ __forceinline__ Lane shaped(Lane grad, Lane main, const Scalars& s) {
-  if (s.grad_scale != 1.0F) grad = grad / Lane(s.grad_scale);
-  if (s.maximize) grad = -grad;
-  if (!s.decoupled && s.weight_decay != 0.0F) grad = fma(main, Lane(s.weight_decay), grad);
-  return grad;
-}
 
 // The piece that has this group: the last whose first_group is not beyond it. All lanes of the warp
 // look for it together, each at one of 32 pieces: three rounds for 10,000.
@@ -184,7 +116,7 @@ __global__ void __launch_bounds__(kThreads, kQuads == 1 ? 4 : 2)
 #pragma unroll
     for (int k = 0; k < Mine<kQuads>::kCount; ++k) {
       State<Lane> state{main.x[k], exp_avg.x[k], exp_avg_sq.x[k]};
-      formula(state, shaped(grad.x[k], state.main, scalars));
+      formula(state, shaped<kVariant>(grad.x[k], state.main, scalars));
       const bool inside = place_of(at.base, k) < at.count;
       main.x[k] = inside ? state.main : Lane(0.0F);
       exp_avg.x[k] = inside ? state.exp_avg : Lane(0.0F);
@@ -253,6 +185,13 @@ __global__ void complete_scalars(Scalars* scalars, std::uint32_t count) {
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
   Scalars& s = scalars[i];
+  if (s.variant == Variant::kTorchCudaFused1) {
+    const auto step = static_cast<double>(static_cast<float>(s.step));
+    s.bias1 = static_cast<float>(1.0 - pow(s.beta1_d, step));
+    s.bias2_sqrt = static_cast<float>(sqrt(1.0 - pow(s.beta2_d, step)));
+    s.step_size = static_cast<float>(s.lr_d / static_cast<double>(s.bias1));
+    return;
+  }
   if (s.variant != Variant::kTorchCudaFused2) return;
   const float step = static_cast<float>(s.step);
   s.bias1 = 1.0F - powf(s.beta1, step);
@@ -301,6 +240,12 @@ cudaError_t with_kernel(Variant variant, bool scaled, Use use) {
     case Variant::kTeFusedAdam:
       return scaled ? use(update_groups<Variant::kTeFusedAdam, 2>)
                     : use(update_groups<Variant::kTeFusedAdam, 1>);
+    case Variant::kTeFusedAdamFast:
+      return scaled ? use(update_groups<Variant::kTeFusedAdamFast, 2>)
+                    : use(update_groups<Variant::kTeFusedAdamFast, 1>);
+    case Variant::kTorchCudaFused1:
+      return scaled ? use(update_groups<Variant::kTorchCudaFused1, 2>)
+                    : use(update_groups<Variant::kTorchCudaFused1, 1>);
     default:
       return cudaErrorInvalidValue;
   }

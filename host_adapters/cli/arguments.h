@@ -48,6 +48,7 @@ struct BenchArguments : CommonArguments {
   std::vector<std::string> options;  // KEY=JSON
 
   std::string options_json() const;
+  std::optional<std::int32_t> cuda_device() const;  // nothing: the CPU
 };
 
 struct DoctorArguments : CommonArguments {

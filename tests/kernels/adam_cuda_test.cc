@@ -207,8 +207,11 @@ TEST_F(CudaUpdate, a_variant_of_the_cpu_is_refused) {
   tile.groups = 1;
   EXPECT_NE(update_on_cuda(Variant::kTorchCpuFused, tile, nullptr, 1, nullptr), cudaSuccess);
   EXPECT_FALSE(variant_supported(Variant::kTorchCpuFused, true, nullptr));
-  EXPECT_FALSE(variant_supported(Variant::kTorchCudaFused1, true, nullptr));
-  EXPECT_TRUE(variant_supported(Variant::kTorchCudaFused2, true, nullptr));
+  for (const Variant v : {Variant::kTorchCudaFused1, Variant::kTorchCudaFused2,
+                          Variant::kTeFusedAdamFast}) {
+    EXPECT_TRUE(variant_supported(v, true, nullptr));
+    EXPECT_FALSE(variant_supported(v, false, nullptr));
+  }
 }
 
 }  // namespace
