@@ -37,10 +37,9 @@ struct Place {
 
 template <int kQuads>
 __device__ __forceinline__ Place place_in(const CudaPiece& piece, std::uint32_t group,
-                                          std::uint64_t part) {
-  constexpr std::uint64_t kParts = 2 / kQuads;
+                                          unsigned part) {
   const std::uint64_t begin = (group - piece.first_group) * kGroupElements;
-  return {group, static_cast<int>(part % kParts * 128 + threadIdx.x % kWarp * 4),
+  return {group, static_cast<int>(part * 128 + threadIdx.x % kWarp * 4),
           static_cast<int>(min(piece.count - begin, kGroupElements)), piece.shard_begin + begin};
 }
 
@@ -61,16 +60,20 @@ __device__ __forceinline__ FlatSegment segment_at(const CudaTile& tile, int whic
           s.storage};
 }
 
-// Calls body(place, piece) for every part of the tile that is this warp's.
+// Calls body(place, shard) for every part of the groups that are this warp's. A piece is looked for
+// once a group, which is what a tile of small shards spends its time on.
 template <int kQuads, class Body>
 __device__ __forceinline__ void each_group(const CudaTile& tile, Body body) {
-  constexpr std::uint64_t kParts = 2 / kQuads;
-  const std::uint64_t warps = static_cast<std::uint64_t>(gridDim.x) * (kThreads / kWarp);
-  for (std::uint64_t part = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp;
-       part < tile.groups * kParts; part += warps) {
-    const auto group = static_cast<std::uint32_t>(part / kParts);
+  constexpr unsigned kParts = 2 / kQuads;
+  const std::uint32_t warps = gridDim.x * (kThreads / kWarp);
+  for (std::uint32_t group = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp;
+       group < tile.groups; group += warps) {
     const CudaPiece& piece = piece_of(tile, group);
-    body(place_in<kQuads>(piece, group, part), tile.shards[piece.shard]);
+    const CudaShard& shard = tile.shards[piece.shard];
+#pragma unroll 1
+    for (unsigned part = 0; part < kParts; ++part) {
+      body(place_in<kQuads>(piece, group, part), shard);
+    }
   }
 }
 
@@ -213,10 +216,10 @@ cudaError_t resident_blocks(Kernel kernel, std::uint32_t* blocks) {
   return error;
 }
 
-// A grid for `parts` warps, of at most `blocks`.
-unsigned grid_of(std::uint64_t parts, std::uint32_t blocks) {
+// A grid for the tile's groups, one a warp, of at most `blocks`.
+unsigned grid_of(const CudaTile& tile, std::uint32_t blocks) {
   constexpr std::uint64_t kWarps = kThreads / kWarp;
-  const std::uint64_t wanted = (parts + kWarps - 1) / kWarps;
+  const std::uint64_t wanted = (tile.groups + kWarps - 1) / kWarps;
   return static_cast<unsigned>(wanted < blocks ? wanted : blocks);
 }
 
@@ -269,8 +272,8 @@ int update_on_cuda(Variant variant, const CudaTile& tile, const Scalars* scalars
   if (tile.groups == 0) return cudaSuccess;
   const bool scaled = any_scaled(tile);
   return with_kernel(variant, scaled, [&](auto kernel) {
-    kernel<<<grid_of(tile.groups * (scaled ? 1ULL : 2ULL), blocks), kThreads, 0,
-             static_cast<cudaStream_t>(stream)>>>(tile, scalars);
+    kernel<<<grid_of(tile, blocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(tile,
+                                                                                      scalars);
     return cudaGetLastError();
   });
 }
@@ -280,24 +283,22 @@ int move_on_cuda(const CudaTile& tile, std::uint32_t blocks, void* stream) {
   const bool scaled = any_scaled(tile);
   const auto on = static_cast<cudaStream_t>(stream);
   if (scaled) {
-    move_groups<2><<<grid_of(tile.groups, blocks), kThreads, 0, on>>>(tile);
+    move_groups<2><<<grid_of(tile, blocks), kThreads, 0, on>>>(tile);
   } else {
-    move_groups<1><<<grid_of(2ULL * tile.groups, blocks), kThreads, 0, on>>>(tile);
+    move_groups<1><<<grid_of(tile, blocks), kThreads, 0, on>>>(tile);
   }
   return cudaGetLastError();
 }
 
 int fill_main_on_cuda(const CudaTile& tile, std::uint32_t blocks, void* stream) {
   if (tile.groups == 0) return cudaSuccess;
-  fill_main<<<grid_of(2ULL * tile.groups, blocks), kThreads, 0,
-              static_cast<cudaStream_t>(stream)>>>(tile);
+  fill_main<<<grid_of(tile, blocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(tile);
   return cudaGetLastError();
 }
 
 int write_model_on_cuda(const CudaTile& tile, std::uint32_t blocks, void* stream) {
   if (tile.groups == 0) return cudaSuccess;
-  write_model<<<grid_of(2ULL * tile.groups, blocks), kThreads, 0,
-                static_cast<cudaStream_t>(stream)>>>(tile);
+  write_model<<<grid_of(tile, blocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(tile);
   return cudaGetLastError();
 }
 

@@ -177,15 +177,11 @@ bool Visit::start_work() {
   return true;
 }
 
+// One tile a turn: its sums take a while, and a drive that has answered everything waits for more.
 bool Visit::collect_finished(bool wait) {
-  bool moved = false;
-  while (working_ != 0) {
-    TileView* const view = work_.finished(wait && !moved);
-    if (view == nullptr) break;
-    finish_work(*view);
-    moved = true;
-  }
-  return moved;
+  TileView* const view = working_ == 0 ? nullptr : work_.finished(wait);
+  if (view != nullptr) finish_work(*view);
+  return view != nullptr;
 }
 
 void Visit::finish_work(TileView& view) {

@@ -18,7 +18,7 @@ bench() {
   shift
   echo "== $name"
   "$BUILD/bin/millpond" bench --plugin "$BUILD/lib/libmillpond.so" --scratch "$SCRATCH" --device cuda:0 --params $params \
-    --shard $((8192 * 8192)) --gradients bf16 --steps "${STEPS:-5}" --serial-steps 0 --quiet --json "$results/$name.json" "$@" ||
+    --shard $((8192 * 8192)) --gradients bf16 --steps "${STEPS:-5}" --serial-steps 0 --ceiling-bytes 8GB --quiet --json "$results/$name.json" "$@" ||
     failed=1
 }
 has() { case " $cases " in *" $1 "*) ;; *) return 1 ;; esac; }
