@@ -14,13 +14,6 @@ namespace {
 
 constexpr const char* kDamaged = "The file was damaged or replaced: use another checkpoint";
 
-// The entry used longest ago.
-template <typename Entries>
-auto& oldest(Entries& entries) {
-  return *std::min_element(entries.begin(), entries.end(),
-                           [](const auto& a, const auto& b) { return a.used < b.used; });
-}
-
 std::unique_ptr<File> open_sized(FileSystem& fs, const std::string& path, std::uint64_t bytes) {
   std::unique_ptr<File> file = fs.open(path);
   if (const std::uint64_t size = file->size(); size != bytes) {
@@ -64,10 +57,12 @@ Manifest read_manifest(FileSystem& fs, const std::string& save_id, const StoreRe
   return manifest;
 }
 
-StoreReader::StoreReader(FileSystem& fs, const std::string& save_id, const StoreRecord& record)
+StoreReader::StoreReader(FileSystem& fs, const std::string& save_id, const StoreRecord& record,
+                         std::shared_ptr<ReadCache> cache)
     : fs_(fs),
       directory_(save_id + "/" + record.uid),
-      manifest_(read_manifest(fs, save_id, record)) {
+      manifest_(read_manifest(fs, save_id, record)),
+      cache_(std::move(cache)) {
   seed_ = uid_seed(manifest_.uid);
   sums_.resize(manifest_.buckets.size());
   for (std::uint32_t b = 0; b < manifest_.buckets.size(); ++b) {
@@ -110,17 +105,10 @@ bool StoreReader::moments_present(std::uint32_t shard) const {
 }
 
 std::shared_ptr<File> StoreReader::bucket_file(std::uint32_t bucket) {
-  const std::lock_guard lock(files_mutex_);
-  const auto found = std::find_if(files_.begin(), files_.end(),
-                                  [&](const OpenFile& open) { return open.bucket == bucket; });
-  OpenFile& open = found != files_.end() ? *found : oldest(files_);
-  if (open.bucket != bucket) {
-    open.bucket = UINT32_MAX;
-    open.file = open_sized(bucket_file_name(bucket), geometry_[bucket].file_bytes);
-    open.bucket = bucket;
-  }
-  open.used = ++files_clock_;
-  return open.file;
+  const std::lock_guard lock(cache_->mutex);
+  return cache_->files.get({directory_, bucket}, [&](std::shared_ptr<File>& file) {
+    file = open_sized(bucket_file_name(bucket), geometry_[bucket].file_bytes);
+  });
 }
 
 std::uint64_t StoreReader::block_bytes(std::uint32_t bucket, std::uint32_t segment,
@@ -146,28 +134,15 @@ void StoreReader::read_block(std::uint32_t bucket, std::uint32_t segment, std::u
       .remedy(kDamaged);
 }
 
-const StoreReader::CachedBlock& StoreReader::block(std::uint32_t bucket, std::uint32_t segment,
-                                                   std::uint64_t block) {
-  const auto found = std::find_if(cache_.begin(), cache_.end(), [&](const CachedBlock& cached) {
-    return cached.bucket == bucket && cached.segment == segment && cached.block == block;
-  });
-  CachedBlock& cached = found != cache_.end() ? *found : oldest(cache_);
-  cached.used = ++clock_;
-  if (found != cache_.end()) return cached;
-
-  cached.bucket = UINT32_MAX;  // until its bytes are known to be right
-  cached.bytes.resize(block_bytes(bucket, segment, block));
-  read_block(bucket, segment, block, cached.bytes);
-  cached.bucket = bucket;
-  cached.segment = segment;
-  cached.block = block;
-  return cached;
-}
-
-void StoreReader::rest() {
-  const std::lock_guard lock(files_mutex_);
-  for (OpenFile& open : files_) open = {};
-  for (CachedBlock& cached : cache_) cached = {};
+const std::byte* StoreReader::block(std::uint32_t bucket, std::uint32_t segment,
+                                    std::uint64_t block) {
+  return cache_->blocks
+      .get({directory_, bucket, segment, block},
+           [&](std::vector<std::byte>& bytes) {
+             bytes.resize(block_bytes(bucket, segment, block));
+             read_block(bucket, segment, block, bytes);
+           })
+      .data();
 }
 
 void StoreReader::verify_block(std::uint32_t bucket, std::uint32_t segment, std::uint64_t index) {
@@ -187,9 +162,8 @@ void StoreReader::read(std::uint32_t shard, std::uint32_t segment, std::uint64_t
   while (begin < end) {
     const std::uint64_t in_bucket = record.offset + begin;
     const std::uint64_t index = in_bucket / manifest_.block_elements;
-    const CachedBlock& cached = block(record.bucket, segment, index);
     VerifiedRun verified;
-    verified.block = cached.bytes.data();
+    verified.block = block(record.bucket, segment, index);
     verified.block_elements = elements_of_block(manifest_, record.bucket, index);
     verified.first = in_bucket % manifest_.block_elements;
     verified.begin = begin;

@@ -4,12 +4,10 @@
 #ifndef MILLPOND_CHECKPOINT_STORE_READER_H_
 #define MILLPOND_CHECKPOINT_STORE_READER_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +15,7 @@
 #include "checkpoint/commit.h"
 #include "checkpoint/file_system.h"
 #include "checkpoint/geometry.h"
+#include "checkpoint/read_cache.h"
 
 namespace millpond::checkpoint {
 
@@ -37,8 +36,10 @@ Manifest read_manifest(FileSystem& fs, const std::string& save_id, const StoreRe
 
 class StoreReader {
  public:
-  // `fs` is borrowed. Memory: sums, and a handful of blocks.
-  StoreReader(FileSystem& fs, const std::string& save_id, const StoreRecord& record);
+  // `fs` is borrowed. Memory: sums, and what `cache` keeps, which readers of one file system may
+  // share.
+  StoreReader(FileSystem& fs, const std::string& save_id, const StoreRecord& record,
+              std::shared_ptr<ReadCache> cache = std::make_shared<ReadCache>());
 
   const Manifest& manifest() const { return manifest_; }
   const std::string& directory() const { return directory_; }
@@ -57,17 +58,9 @@ class StoreReader {
   const BucketGeometry& geometry(std::uint32_t bucket) const { return geometry_[bucket]; }
   // The same with the bytes forgotten. One thread.
   void verify_block(std::uint32_t bucket, std::uint32_t segment, std::uint64_t block);
-  // Closes its files and forgets its blocks; they come back when they are wanted. For readers of
-  // many stores, which take turns. Not beside read().
-  void rest();
 
  private:
-  struct CachedBlock {
-    std::uint32_t bucket = UINT32_MAX, segment = 0;
-    std::uint64_t block = 0, used = 0;
-    std::vector<std::byte> bytes;
-  };
-  const CachedBlock& block(std::uint32_t bucket, std::uint32_t segment, std::uint64_t block);
+  const std::byte* block(std::uint32_t bucket, std::uint32_t segment, std::uint64_t block);
   std::shared_ptr<File> bucket_file(std::uint32_t bucket);
   std::unique_ptr<File> open_sized(const std::string& name, std::uint64_t bytes);
   void read_sums(std::uint32_t bucket);
@@ -78,17 +71,7 @@ class StoreReader {
   std::uint64_t seed_ = 0;
   std::vector<BucketGeometry> geometry_;
   std::vector<std::vector<std::uint64_t>> sums_;  // by bucket
-  // Segments of a tile are read in turn, reordered shards go back and forth a little.
-  std::array<CachedBlock, 12> cache_;
-  std::uint64_t clock_ = 0;
-  struct OpenFile {
-    std::uint32_t bucket = UINT32_MAX;
-    std::uint64_t used = 0;
-    std::shared_ptr<File> file;
-  };
-  std::mutex files_mutex_;
-  std::array<OpenFile, 8> files_;
-  std::uint64_t files_clock_ = 0;
+  std::shared_ptr<ReadCache> cache_;
 };
 
 }  // namespace millpond::checkpoint

@@ -95,8 +95,6 @@ def begin(given: argparse.Namespace) -> None:
             f"{given.dp or 'anything'}: start torchrun with --nproc-per-node {given.tp} * dp"
         )
     parallel_state.initialize_model_parallel(tensor_model_parallel_size=given.tp)
-    if ON_GPU:
-        model_parallel_cuda_manual_seed(11)
 
 
 class Side:
@@ -104,6 +102,8 @@ class Side:
 
     def __init__(self, given: argparse.Namespace):
         torch.manual_seed(1)
+        if ON_GPU:
+            model_parallel_cuda_manual_seed(11)  # each side begins with the same weights
         self.given = given
         config = TransformerConfig(
             num_layers=given.layers, hidden_size=given.width, num_attention_heads=4,

@@ -131,18 +131,19 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def memory(side: Side, bytes_each: int) -> str:
+def memory(side: Side, bytes_each: int, device: torch.device) -> str:
     """Where this rank's optimizer state is. `bytes_each`: state of one parameter."""
     local = sum(getattr(p, "_local_tensor", p).numel() for p in side.model.parameters())
     state = local * bytes_each / 2**20
     if not isinstance(side.optimizer, millpond.torch.AdamW):
         return f"optimizer state of a rank: {state:.1f} MiB of memory"
     figures = side.optimizer.figures()
-    kept = (figures.host_bytes + figures.device_bytes) / 2**20
-    files = figures.scratch_bytes / 2**20
+    files, host = figures.scratch_bytes / 2**20, figures.host_bytes / 2**20
+    kept = figures.device_bytes / 2**20 if device.type == "cuda" else host
     return (
-        f"optimizer state of a rank: {state:.1f} MiB if resident; {files:.1f} MiB in files and "
-        f"{kept:.1f} MiB of memory for buffers: {state - kept:.1f} MiB of memory saved"
+        f"optimizer state of a rank: {state:.1f} MiB if resident on {device.type}; {files:.1f} MiB "
+        f"in files, {host:.1f} MiB of host memory for tiles, {kept:.1f} MiB on {device.type}: "
+        f"{state - kept:.1f} MiB saved there"
     )
 
 
@@ -163,6 +164,9 @@ def main() -> int:
     device = torch.device(given.device, int(os.environ.get("LOCAL_RANK", "0")))
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        if given.compare:  # attention's backward does not repeat its own bits otherwise
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            torch.use_deterministic_algorithms(True)
     else:
         device = torch.device("cpu")
     torch.manual_seed(1)
@@ -188,7 +192,7 @@ def main() -> int:
             )
             print(f"step {step}: loss {losses[-1]:.4f} nats a byte, {times}", flush=True)
     if rank == 0:
-        print(f"{elements} parameters; {memory(sides[-1], 12 if given.bf16 else 8)}")
+        print(f"{elements} parameters; {memory(sides[-1], 12 if given.bf16 else 8, device)}")
         if given.compare:
             print("all parameters were the same, bit for bit, after every step")
     if dist.is_initialized():

@@ -52,6 +52,13 @@ constexpr const char* kBenchFooter =
     "  speedup (serial_step_s / step), predicted_speedup (what the drive's read, write and mixed\n"
     "  rates say), expected_s, expected_drive_bytes_per_s, expected_drive_source (\"measured\" or\n"
     "  \"assumed\": what the plugin expected of a step at bind), plugin, directories\n"
+    "With --ranks, of the node: ranks, by_rank (the above, by rank), mean_s (of each step: the\n"
+    "  ranks' mean; settled_s is the last one's), lateness (by rank: how much later than the "
+    "mean,\n"
+    "  0.1 is a tenth), slowest_rank, and for that one bound_by and bound_s (how long that stage\n"
+    "  was busy). Bytes are sums; the drive is measured by rank 0 while the others wait.\n"
+    "  On CUDA, by rank and both ways together: bus_alone_bytes_per_s, bus_at_once_bytes_per_s;\n"
+    "  bus_efficiency: the share of the latter that steps use, of the rank that uses least\n"
     "\n"
     "Examples:\n"
     "  millpond bench --scratch /mnt/nvme/scratch                     100 M parameters, auto tier\n"
@@ -60,7 +67,10 @@ constexpr const char* kBenchFooter =
     "  millpond bench --scratch /mnt/nvme/scratch --serial-steps 0    without the serial store\n"
     "  millpond bench --scratch /mnt/nvme/scratch --device cuda:0 --params 1.6B --tier 10GiB\n"
     "  millpond bench --scratch /mnt/nvme/scratch --device cuda:0 --params 1.6B --tier 20GiB \\\n"
-    "      --option device_staging_bytes=0    kernels that work on the pinned host tier";
+    "      --option device_staging_bytes=0    kernels that work on the pinned host tier\n"
+    "  millpond bench --scratch /mnt/nvme/scratch --params 2B --tier 4GiB --ranks 2   how ranks "
+    "share\n"
+    "                                                                 the drive";
 
 constexpr const char* kDoctorFooter =
     "Checks engine, O_DIRECT, O_TMPFILE, reflinks, RLIMIT_MEMLOCK, memory and control groups, "
@@ -137,6 +147,15 @@ void add_bench_work(CLI::App* app, BenchArguments& a) {
   app->add_option("--serial-steps", a.serial_steps, "Steps of the serial store; 0: without it")
       ->capture_default_str()
       ->check(CLI::Range(0, 100));
+  app->add_option("--ranks", a.ranks,
+                  "Processes that share the parameters and step at the same time; without the "
+                  "serial store")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  app->add_option("--rank-timeout", a.rank_timeout_s,
+                  "Seconds that ranks wait for one that neither comes nor ends")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 86400.0));
   add_quantity(app, "--ceiling-bytes", a.ceiling_bytes, parse_bytes,
                "The most that one measurement of the drive moves", "4GiB");
 }
@@ -147,7 +166,7 @@ void add_bench_store(CLI::App* app, BenchArguments& a) {
       ->required()
       ->group(group);
   add_quantity(app, "--tier", a.tier_bytes, parse_bytes,
-               "Most pinned memory that the plugin may take", "auto")
+               "Most pinned memory that the plugin (of each rank) may take", "auto")
       ->group(group);
   app->add_option("--engine", a.engine, "auto, io_uring or threads")
       ->capture_default_str()
@@ -206,6 +225,10 @@ std::string BenchArguments::options_json() const {
   if (queue_depth != 0) document["queue_depth"] = queue_depth;
   if (tile_elements != 0) document["tile_elements"] = tile_elements;
   if (threads != 0) document["update_threads"] = threads;
+  if (ranks > 1) {
+    document["local_rank"] = rank;
+    document["local_size"] = ranks;
+  }
   set_plugin_options(document, options);
   return document.dump();
 }
@@ -240,6 +263,9 @@ std::optional<Arguments> parse_arguments(int count, char** values, int* exit_cod
     }
     app.parse(count, values);
     const std::string wrong = wrong_plugin_option(arguments.bench.options);
+    if (arguments.bench.params < arguments.bench.ranks) {
+      throw CLI::ValidationError("--params is less than --ranks: each needs one at least");
+    }
     if (!wrong.empty()) throw CLI::ValidationError(wrong);
   } catch (const CLI::ParseError& error) {
     *exit_code = app.exit(error) == 0 ? kExitOk : kExitUsage;

@@ -46,6 +46,9 @@ struct BenchArguments : CommonArguments {
   std::uint64_t ceiling_bytes = 4ull << 30;  // the most that one measurement of the drive moves
   bool verbose = false;
   std::vector<std::string> options;  // KEY=JSON
+  std::uint32_t ranks = 1;           // processes of this machine, which share `params`
+  std::uint32_t rank = 0;            // of them; params are then this one's
+  double rank_timeout_s = 1800;
 
   std::string options_json() const;
   std::optional<std::int32_t> cuda_device() const;  // nothing: the CPU

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -31,9 +32,10 @@ double seconds_since(Clock::time_point begin) {
 
 class Bench {
  public:
-  Bench(const BenchArguments& arguments, Progress& progress)
+  Bench(const BenchArguments& arguments, Progress& progress, const Company& company)
       : arguments_(arguments),
         progress_(progress),
+        company_(company),
         plugin_(client::Plugin::open(arguments.plugin)),
         runtime_(plugin_.create_runtime(arguments.options_json(), callbacks())) {
     result_.plugin = plugin_.description();
@@ -49,12 +51,13 @@ class Bench {
     result_.state_bytes = arguments_.params * state_bytes_of(arguments_.moments, has_main);
     result_.main_bytes = has_main ? arguments_.params * sizeof(float) : 0;
     check_memory();
+    company_.meet("look at the memory");
     progress_.begin("parameters and gradients", 1);
     tensors_ = std::make_unique<Tensors>(
         arguments_.params, arguments_.shard_elements, dtype_of(arguments_.parameters),
         dtype_of(arguments_.gradients), device_ ? &*device_ : nullptr);
     if (arguments_.serial_steps != 0) run_serial();
-    measure_directions();
+    company_.first_alone("measure the drive", [&] { measure_directions(); });
     if (device_) measure_device();
     run_steps();
     return std::move(result_);
@@ -103,7 +106,7 @@ class Bench {
                                      ? 0
                                      : bucket * result_.state_bytes / arguments_.params;
     const std::uint64_t tier = std::min(arguments_.tier_bytes, result_.state_bytes);
-    const std::uint64_t needed = held + std::max(serial, tier);
+    const std::uint64_t needed = (held + std::max(serial, tier)) * company_.size();
     if (needed <= available) return;
     throw Error(MILLPOND_E_MEMORY, "bench", "the memory that is available is too small for it")
         .want(needed, available)
@@ -213,7 +216,9 @@ class Bench {
     result_.rss_host_bytes = resident_bytes();
     can_restart_peak_ = restart_peak();
     progress_.begin("bind", 1);
-    client::Store store = runtime_.create_store("rank00000/opt0_0");
+    client::Store store = runtime_.create_store(store_name());
+    // Each takes its share of the memory that is available now.
+    company_.meet("bind");
     watched(&CudaFigures::bind_peak_bytes, [&] { bind(store); });
     note_peak();
     progress_.begin("warm-up", arguments_.warmup);
@@ -234,21 +239,25 @@ class Bench {
 
   void measure_ceilings(const millpond_step_figures& mix, Pair* pair) {
     const std::uint64_t moved = mix.bytes_read + mix.bytes_written;
-    if (moved != 0) {
+    company_.first_alone("measure the drive", [&] {
+      if (moved == 0) return;
       const double share = static_cast<double>(mix.bytes_read) / static_cast<double>(moved);
-      const Json rates = measure_drive({share}, measured(moved));
+      const Json rates = measure_drive({share}, measured(moved * company_.size()));
       pair->raw_mixed_bytes_per_s = rates.at(0).at("bytes_per_s").get<double>();
-    }
+    });
+    company_.meet("measure the update");
     const char* const measured = device_ ? "cuda_update" : "update";
     const std::uint64_t most = device_ ? kCudaUpdateElements : kUpdateElements;
-    const Json answer = ask(plugin_.probe().ceilings, runtime_.handle(),
-                            {{"measure", Json::array({measured})},
-                             {"elements", std::min(most, arguments_.params)},
-                             {"moments", arguments_.moments},
-                             {"parameters", arguments_.parameters},
-                             {"gradients", arguments_.gradients},
-                             {"cuda_device", device_ ? device_->index() : 0},
-                             {"threads", arguments_.threads}});
+    const Json answer =
+        ask(plugin_.probe().ceilings, runtime_.handle(),
+            {{"measure", Json::array({measured})},
+             {"elements", std::min(most, arguments_.params)},
+             {"moments", arguments_.moments},
+             {"parameters", arguments_.parameters},
+             {"gradients", arguments_.gradients},
+             {"cuda_device", device_ ? device_->index() : 0},
+             {"threads",
+              company_.size() == 1 ? arguments_.threads : runtime_.figures().update_threads}});
     const Json& update = answer.at(measured);
     pair->update_bytes_per_s = update.at("update_bytes_per_s").get<double>();
     pair->update_ceiling_bytes_per_s = update.at("update_ceiling_bytes_per_s").get<double>();
@@ -268,6 +277,7 @@ class Bench {
     group.decoupled = 1;
     const std::array groups = {group};
     if (can_restart_peak_) restart_peak();
+    company_.meet("step");
     const auto begin = Clock::now();
     store.step({.groups = groups, .stream = stream()});
     const double returned = seconds_since(begin);
@@ -287,6 +297,12 @@ class Bench {
 
   millpond_stream stream() const {
     return device_ ? device_->stream() : millpond_stream{MILLPOND_DEVICE_CPU, 0, 0};
+  }
+
+  std::string store_name() const {
+    char name[40];
+    std::snprintf(name, sizeof(name), "rank%05u/opt0_0", company_.rank());
+    return name;
   }
 
   void note_peak() {
@@ -316,6 +332,7 @@ class Bench {
 
   const BenchArguments& arguments_;
   Progress& progress_;
+  Company company_;
   BenchResult result_;
   client::Plugin plugin_;
   std::optional<CudaDevice> device_;
@@ -327,8 +344,8 @@ class Bench {
 
 }  // namespace
 
-BenchResult run_bench(const BenchArguments& arguments, Progress& progress) {
-  return Bench(arguments, progress).run();
+BenchResult run_bench(const BenchArguments& arguments, Progress& progress, const Company& company) {
+  return Bench(arguments, progress, company).run();
 }
 
 }  // namespace millpond::cli

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "host_adapters/cli/arguments.h"
+#include "host_adapters/cli/company.h"
 #include "host_adapters/cli/progress.h"
 #include "host_adapters/cli/serial.h"
 #include "millpond/client/binding.h"
@@ -89,8 +90,10 @@ struct BenchResult {
   const Pair& middle() const;  // the pair whose step is the median
 };
 
-// Throws Error, PluginError, BindRefused.
-BenchResult run_bench(const BenchArguments& arguments, Progress& progress);
+// With other ranks: all of them call it, with arguments of as many steps. Only rank 0 measures the
+// drive, with what all of them move. Throws Error, PluginError, BindRefused.
+BenchResult run_bench(const BenchArguments& arguments, Progress& progress,
+                      const Company& company = {});
 
 double median(std::vector<double> values);  // 0 for none
 

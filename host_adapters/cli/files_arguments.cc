@@ -52,29 +52,30 @@ void add_files_commands(CLI::App* app, Arguments& arguments) {
                   "  millpond inspect DIR --json what.json\n"),
               a);
   add_save_id(add(app, arguments, "verify", "Reads every byte of a checkpoint and checks it",
-                  "  millpond verify /checkpoints/iter_100/nvme_opt_state\n"),
+                  "  millpond verify /checkpoints/iter_100/nvme_opt_state\n"
+                  "  millpond verify DIR --quiet --json -\n"),
               a);
   CLI::App* const reshard =
       add(app, arguments, "reshard", "Writes a checkpoint anew for another number of ranks",
-          "  millpond reshard DIR --to OTHER --world-size 64\n");
+          "  millpond reshard DIR --to OTHER --world-size 64 --json what.json\n");
   add_save_id(reshard, a);
   add_to(reshard, a, "Base directory of the new checkpoint");
   reshard->add_option("--world-size", a.world_size, "Ranks")
       ->required()
       ->check(CLI::Range(1, 100'000));
-  CLI::App* const import =
-      add(app, arguments, "import", "Takes over a checkpoint of the reference implementation",
-          "  millpond import iter_100/nvme_opt_state --layout layout.json --to DIR\n");
+  CLI::App* const import = add(
+      app, arguments, "import", "Takes over a checkpoint of the reference implementation",
+      "  millpond import iter_100/nvme_opt_state --layout layout.json --to DIR --json what.json\n");
   add_layout(import, a);
   add_to(import, a, "Base directory of the new checkpoint");
-  CLI::App* const export_command =
-      add(app, arguments, "export", "Writes a checkpoint as the reference implementation would",
-          "  millpond export DIR --layout layout.json --to iter_100/nvme_opt_state\n");
+  CLI::App* const export_command = add(
+      app, arguments, "export", "Writes a checkpoint as the reference implementation would",
+      "  millpond export DIR --layout layout.json --to iter_100/nvme_opt_state --json what.json\n");
   add_save_id(export_command, a);
   add_layout(export_command, a);
   add_to(export_command, a, "Directory that gets rank00000/opt0_0/ and so on");
   CLI::App* const diff = add(app, arguments, "diff", "Compares two checkpoints by parameter",
-                             "  millpond diff DIR OTHER\n"
+                             "  millpond diff DIR OTHER --json what.json\n"
                              "  millpond diff DIR DIR --save-id ID --other-save-id ID\n");
   diff->add_option("OTHER", a.other, "The other checkpoint's base directory")->required();
   add_save_id(diff, a);

@@ -6,6 +6,7 @@
 
 #include "host_adapters/cli/arguments.h"
 #include "host_adapters/cli/bench.h"
+#include "host_adapters/cli/bench_ranks.h"
 #include "host_adapters/cli/bench_report.h"
 #include "host_adapters/cli/doctor.h"
 #include "host_adapters/cli/files.h"
@@ -39,6 +40,7 @@ int run(const Arguments& arguments, Progress& progress) {
     print(answer.table, answer.json, file);
     return answer.equal ? kExitOk : kExitDiffers;
   }
+  if (arguments.bench.ranks > 1) return run_bench_ranks(arguments.bench, file);
   const BenchResult result = run_bench(arguments.bench, progress);
   print(bench_table(arguments.bench, result), bench_json(arguments.bench, result), file);
   return kExitOk;

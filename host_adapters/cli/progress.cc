@@ -16,9 +16,10 @@ constexpr auto kEvery = std::chrono::milliseconds(100);
 
 }  // namespace
 
-Progress::Progress(bool quiet)
+Progress::Progress(bool quiet, std::uint32_t rank, std::uint32_t ranks)
     : quiet_(quiet),
-      terminal_(isatty(STDERR_FILENO) == 1),
+      bar_(!quiet && rank == 0 && isatty(STDERR_FILENO) == 1),
+      prefix_(ranks > 1 ? "rank " + std::to_string(rank) + ": " : ""),
       start_(std::chrono::steady_clock::now()),
       last_(start_) {}
 
@@ -51,7 +52,7 @@ void Progress::part(std::string_view what, std::uint64_t done, std::uint64_t tot
 
 void Progress::show(double fraction, std::string_view detail) {
   const auto now = std::chrono::steady_clock::now();
-  if (quiet_ || !terminal_ || now - last_ < kEvery) return;
+  if (!bar_ || now - last_ < kEvery) return;
   last_ = now;
   const double all = std::max<double>(static_cast<double>(total_), 1);
   const double share = std::min((static_cast<double>(done_) + fraction) / all, 1.0);
@@ -72,7 +73,9 @@ void Progress::line(std::string_view text) {
 
 void Progress::error(std::string_view text) {
   clear();
-  std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+  // One write: lines of other ranks must not come in between.
+  const std::string whole = prefix_ + std::string(text) + "\n";
+  std::fputs(whole.c_str(), stderr);
   std::fflush(stderr);
 }
 

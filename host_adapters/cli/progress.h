@@ -12,7 +12,8 @@ namespace millpond::cli {
 
 class Progress {
  public:
-  explicit Progress(bool quiet);
+  // Of several ranks only the first has a bar; lines have a rank's number before them.
+  explicit Progress(bool quiet, std::uint32_t rank = 0, std::uint32_t ranks = 1);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -31,7 +32,8 @@ class Progress {
   void show(double fraction, std::string_view detail);
 
   bool quiet_;
-  bool terminal_;
+  bool bar_;
+  std::string prefix_;
   bool shown_ = false;
   std::string what_;
   std::uint64_t total_ = 0;

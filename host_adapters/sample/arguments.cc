@@ -222,7 +222,8 @@ std::string unfit_device(const std::string& name) {
 void add_ranks(CLI::App& app, Arguments& a) {
   const char* group = "Devices and ranks";
   app.add_option("--device", a.device,
-                 "cpu; cuda: a GPU for each rank; cuda:N: this one for all ranks")
+                 "cpu; cuda: a GPU for each rank (with --collective shared several ranks may have "
+                 "one); cuda:N: this one for all ranks")
       ->capture_default_str()
       ->check(unfit_device)
       ->group(group);

@@ -7,13 +7,13 @@
 
 #include "host_adapters/command_line/flag_names.h"
 #include "host_adapters/command_line/output_file.h"
+#include "host_adapters/processes/meeting.h"
+#include "host_adapters/processes/ranks.h"
 #include "host_adapters/sample/arguments.h"
 #include "host_adapters/sample/comparison.h"
 #include "host_adapters/sample/formats.h"
-#include "host_adapters/sample/meeting.h"
 #include "host_adapters/sample/place.h"
 #include "host_adapters/sample/progress.h"
-#include "host_adapters/sample/ranks.h"
 #include "host_adapters/sample/report.h"
 #include "host_adapters/sample/saves.h"
 #include "host_adapters/sample/trainer.h"
@@ -21,7 +21,7 @@
 namespace millpond::sample {
 namespace {
 
-int run_rank(const Arguments& arguments, cli::OutputFile& json, Meeting& meeting,
+int run_rank(const Arguments& arguments, cli::OutputFile& json, processes::Meeting& meeting,
              std::uint32_t rank) {
   std::FILE* const out = json.is_standard_output() ? stderr : stdout;
   Progress progress(arguments.quiet, rank, arguments.ranks);
@@ -58,8 +58,8 @@ int main(int count, char** values) {
     if (!arguments) return exit_code;
     if (!arguments->save.empty()) prepare_saves(arguments->save, arguments->resume);
     millpond::cli::OutputFile json(arguments->json, "--json");
-    Meeting meeting(arguments->ranks, kSlotBytes, arguments->rank_timeout_s);
-    return run_ranks(
+    millpond::processes::Meeting meeting(arguments->ranks, kSlotBytes, arguments->rank_timeout_s);
+    return millpond::processes::run_ranks(
         meeting, [&](std::uint32_t rank) { return run_rank(*arguments, json, meeting, rank); },
         [](std::string_view line) {
           std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());

@@ -28,7 +28,7 @@ void pause(double waited_s) {
 
 }  // namespace
 
-NcclCollective::NcclCollective(Meeting& meeting, std::uint32_t rank, CudaDevice& device)
+NcclCollective::NcclCollective(processes::Meeting& meeting, std::uint32_t rank, CudaDevice& device)
     : meeting_(meeting),
       rank_(rank),
       device_(device),
@@ -153,14 +153,19 @@ void NcclCollective::reduce_scatter(float* send, float* receive, std::size_t cou
   for (std::size_t begin = 0; begin < count; begin += piece) {
     const std::size_t length = std::min(piece, count - begin);
     if (size() > 1) {
-      settle(ncclGroupStart(), "reduce_scatter");
+      // Nothing is thrown within a group: it must be closed.
+      ncclResult_t worst = ncclGroupStart();
+      const auto note = [&](ncclResult_t result) {
+        if (result != ncclSuccess && result != ncclInProgress) worst = result;
+      };
       for (std::uint32_t peer = 0; peer < size(); ++peer) {
         if (peer == rank_) continue;
         const int to = static_cast<int>(peer);
-        ncclSend(send + peer * count + begin, length, ncclFloat, to, communicator_, stream);
-        ncclRecv(addends + peer * piece, length, ncclFloat, to, communicator_, stream);
+        note(ncclSend(send + peer * count + begin, length, ncclFloat, to, communicator_, stream));
+        note(ncclRecv(addends + peer * piece, length, ncclFloat, to, communicator_, stream));
       }
-      settle(ncclGroupEnd(), "reduce_scatter");
+      const ncclResult_t ended = ncclGroupEnd();
+      settle(worst == ncclSuccess ? ended : worst, "reduce_scatter");
     }
     device_.copy(addends + rank_ * piece, send + rank_ * count + begin, length * sizeof(float));
     cuda::sum_tree(addends, size(), length, piece, stream);

@@ -15,16 +15,16 @@
 
 #include <string>
 
+#include "host_adapters/processes/meeting.h"
 #include "host_adapters/sample/collective.h"
 #include "host_adapters/sample/cuda_device.h"
-#include "host_adapters/sample/meeting.h"
 
 namespace millpond::sample {
 
 class NcclCollective : public Collective {
  public:
   // By all ranks. Meeting and device must outlive it.
-  NcclCollective(Meeting& meeting, std::uint32_t rank, CudaDevice& device);
+  NcclCollective(processes::Meeting& meeting, std::uint32_t rank, CudaDevice& device);
   ~NcclCollective() override;
 
   std::string description() const override;
@@ -44,7 +44,7 @@ class NcclCollective : public Collective {
   [[noreturn]] void give_up(std::int32_t code, const char* what, const std::string& why);
   void abort() noexcept;
 
-  Meeting& meeting_;
+  processes::Meeting& meeting_;
   std::uint32_t rank_;
   CudaDevice& device_;
   ncclComm_t communicator_ = nullptr;

@@ -34,13 +34,17 @@ std::unique_ptr<Device> make_cuda_device([[maybe_unused]] const Arguments& argum
 #ifdef MILLPOND_SAMPLE_CUDA
   const int devices = CudaDevice::count();
   const std::size_t colon = arguments.device.find(':');
-  const int index = colon == std::string::npos ? static_cast<int>(rank)
-                                               : std::stoi(arguments.device.substr(colon + 1));
+  int index = colon == std::string::npos ? static_cast<int>(rank)
+                                         : std::stoi(arguments.device.substr(colon + 1));
+  // Over shared memory ranks may share GPUs as well.
+  if (colon == std::string::npos && arguments.collective == "shared" && devices > 0) {
+    index %= devices;
+  }
   if (index < devices) return std::make_unique<CudaDevice>(index);
   throw Error(MILLPOND_E_DEVICE, "choose CUDA device " + std::to_string(index),
               "this machine has " + std::to_string(devices) + " that can be used")
       .want(static_cast<std::uint64_t>(index) + 1, static_cast<std::uint64_t>(devices))
-      .remedy("--device cuda:N puts all ranks on device N (with --collective shared)");
+      .remedy("--collective shared lets ranks share GPUs; --device cuda:N puts all on device N");
 #else
   throw Error(MILLPOND_E_UNSUPPORTED, "choose " + arguments.device,
               "this millpond-sample was built without CUDA")
@@ -48,7 +52,7 @@ std::unique_ptr<Device> make_cuda_device([[maybe_unused]] const Arguments& argum
 #endif
 }
 
-std::unique_ptr<Collective> make_collective(const Arguments& arguments, Meeting& meeting,
+std::unique_ptr<Collective> make_collective(const Arguments& arguments, processes::Meeting& meeting,
                                             std::uint32_t rank, Device& device) {
 #ifdef MILLPOND_SAMPLE_NCCL
   // NCCL wants a GPU for each rank.
@@ -67,7 +71,7 @@ std::unique_ptr<Collective> make_collective(const Arguments& arguments, Meeting&
 
 }  // namespace
 
-Place::Place(const Arguments& arguments, Meeting& meeting, std::uint32_t rank) {
+Place::Place(const Arguments& arguments, processes::Meeting& meeting, std::uint32_t rank) {
   if (arguments.device == "cpu") {
     device_ = std::make_unique<CpuDevice>(threads_of_rank(arguments));
   } else {

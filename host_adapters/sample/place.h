@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <memory>
 
+#include "host_adapters/processes/meeting.h"
 #include "host_adapters/sample/arguments.h"
 #include "host_adapters/sample/collective.h"
 #include "host_adapters/sample/device.h"
-#include "host_adapters/sample/meeting.h"
 #include "host_adapters/sample/model.h"
 #include "host_adapters/sample/optimizer.h"
 
@@ -20,7 +20,7 @@ inline constexpr std::size_t kSlotBytes = 4 << 20;
 class Place {
  public:
   // The meeting must outlive it. Throws Error where the device is not to be had.
-  Place(const Arguments& arguments, Meeting& meeting, std::uint32_t rank);
+  Place(const Arguments& arguments, processes::Meeting& meeting, std::uint32_t rank);
 
   Device& device() const { return *device_; }
   Collective& ranks() const { return *ranks_; }

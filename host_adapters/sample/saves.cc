@@ -174,6 +174,7 @@ std::uint64_t load_save(const fs::path& directory, const RunIdentity& identity,
       continue;
     }
     check_identity(folder / "sample.json", step, identity, other_hyperparameters, note);
+    note("loading " + folder.string());
     optimizer.load(folder / "optimizer");
     return step;
   }

@@ -47,7 +47,7 @@ void write_save(const std::filesystem::path& directory, std::uint64_t step,
 // By all ranks together, of any number. Loads the newest save and returns its step. Throws
 // Error(E_MISSING) when there is none or one of its files is gone, Error(E_MISMATCH) when it is of
 // another run; other hyperparameters are another run unless `other_hyperparameters`. `note` tells
-// of folders that were passed over.
+// of folders that were passed over, and of the one that is loaded.
 std::uint64_t load_save(const std::filesystem::path& directory, const RunIdentity& identity,
                         bool other_hyperparameters, Optimizer& optimizer,
                         const std::function<void(std::string)>& note);

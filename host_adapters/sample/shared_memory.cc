@@ -5,7 +5,7 @@
 
 namespace millpond::sample {
 
-SharedMemory::SharedMemory(Meeting& meeting, std::uint32_t rank, Device& device)
+SharedMemory::SharedMemory(processes::Meeting& meeting, std::uint32_t rank, Device& device)
     : meeting_(meeting), rank_(rank), device_(device) {}
 
 void SharedMemory::read(void* to, const void* from, std::size_t bytes, millpond_stream stream) {

@@ -6,16 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "host_adapters/processes/meeting.h"
 #include "host_adapters/sample/collective.h"
 #include "host_adapters/sample/device.h"
-#include "host_adapters/sample/meeting.h"
 
 namespace millpond::sample {
 
 class SharedMemory : public Collective {
  public:
   // Meeting and device must outlive it.
-  SharedMemory(Meeting& meeting, std::uint32_t rank, Device& device);
+  SharedMemory(processes::Meeting& meeting, std::uint32_t rank, Device& device);
 
   std::string description() const override { return "shared memory"; }
   std::uint32_t rank() const override { return rank_; }
@@ -30,7 +30,7 @@ class SharedMemory : public Collective {
   void read(void* to, const void* from, std::size_t bytes, millpond_stream stream);
   void write(void* to, const void* from, std::size_t bytes, millpond_stream stream);
 
-  Meeting& meeting_;
+  processes::Meeting& meeting_;
   std::uint32_t rank_;
   Device& device_;
   std::vector<float> addends_;  // one piece of every rank

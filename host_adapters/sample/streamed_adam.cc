@@ -43,6 +43,9 @@ StreamedAdam::StreamedAdam(client::Plugin plugin, Model& model, Collective& rank
       hyper_(hyper),
       group_{0, ranks.rank(), ranks.size()},
       runtime_(plugin_.create_runtime(options_json, callbacks_with(std::move(log), ranks))) {
+  // Ranks bind at the same time: each takes its share of the memory that is available then.
+  std::vector<std::byte> here(ranks.size());
+  ranks.all_gather(&here[ranks.rank()], here.data(), 1, client::kCpuStream);
   std::size_t first = 0;
   for (std::size_t section = 0; section < Layout::kSections; ++section) {
     const std::vector<Piece> owned = model.layout().pieces(group_.rank, section);

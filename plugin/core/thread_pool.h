@@ -3,8 +3,11 @@
 #ifndef MILLPOND_PLUGIN_CORE_THREAD_POOL_H_
 #define MILLPOND_PLUGIN_CORE_THREAD_POOL_H_
 
+#include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <mutex>
 
 namespace millpond::plugin {
 
@@ -24,6 +27,27 @@ class ThreadPool {
   void run(std::uint64_t count, Body&& body) {
     run_erased(
         count, [](void* context, std::uint64_t i) { (*static_cast<Body*>(context))(i); }, &body);
+  }
+
+  // The same for a body that may throw: what comes after a failure need not be begun, and the
+  // failure of the smallest index is thrown when all have come to rest.
+  template <typename Body>
+  void run_or_throw(std::uint64_t count, Body&& body) {
+    std::mutex mutex;
+    std::exception_ptr failure;
+    std::atomic<std::uint64_t> failed{count};
+    run(count, [&](std::uint64_t i) {
+      if (i > failed.load(std::memory_order_relaxed)) return;
+      try {
+        body(i);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (i >= failed.load(std::memory_order_relaxed)) return;
+        failed.store(i, std::memory_order_relaxed);
+        failure = std::current_exception();
+      }
+    });
+    if (failure) std::rethrow_exception(failure);
   }
 
  private:

@@ -17,7 +17,8 @@ namespace millpond::plugin {
 std::string cuda_refusal(std::int32_t device_id);
 
 // Registers the host tier with CUDA, so that copies run at the bus's rate and kernels can work in
-// it. One a runtime, whatever the number of devices: the pages are pinned for all of them.
+// it, and asks for its pages on the device's NUMA node. One a runtime, whatever the number of
+// devices: the pages are pinned for all of them, and near to the first.
 class CudaPin : public RegionPin {
  public:
   virtual bool pinned() const = 0;

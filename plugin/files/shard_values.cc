@@ -7,24 +7,6 @@
 #include "kernels/adam.h"
 
 namespace millpond::plugin {
-namespace {
-
-constexpr std::size_t kAwake = 4;
-
-}  // namespace
-
-void ShardValues::wake(checkpoint::StoreReader* store) const {
-  const auto found = std::find(awake_.begin(), awake_.end(), store);
-  if (found == awake_.end()) {
-    if (awake_.size() == kAwake) {
-      awake_.back()->rest();
-      awake_.pop_back();
-    }
-    awake_.insert(awake_.begin(), store);
-  } else {
-    std::rotate(awake_.begin(), found, found + 1);
-  }
-}
 
 bool ShardValues::present(std::uint32_t shard, std::uint32_t segment) const {
   const auto& all = sources_.of(shard);
@@ -47,7 +29,6 @@ void ShardValues::read(std::uint32_t shard, std::uint32_t segment, std::uint64_t
     checkpoint::for_each_common_run(
         sources_.part(shard), source.part, begin, begin + count,
         [&](const checkpoint::CommonRun& run) {
-          wake(&store);
           // The reader begins at groups.
           const std::uint64_t from = run.b / kernels::kGroupElements * kernels::kGroupElements;
           run_values.resize(run.b + run.count - from);

@@ -9,7 +9,7 @@
 
 namespace millpond::plugin {
 
-// One thread. Of many stores only those used last keep files open and blocks in memory.
+// One thread.
 class ShardValues {
  public:
   explicit ShardValues(const ShardSources& sources) : sources_(sources) {}
@@ -21,10 +21,7 @@ class ShardValues {
             float* values) const;
 
  private:
-  void wake(checkpoint::StoreReader* store) const;
-
   const ShardSources& sources_;
-  mutable std::vector<checkpoint::StoreReader*> awake_;  // the one used last comes first
 };
 
 }  // namespace millpond::plugin

@@ -1,14 +1,11 @@
 #include "plugin/files/verify.h"
 
 #include <algorithm>
-#include <mutex>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <vector>
 
 #include "checkpoint/saves.h"
 #include "checkpoint/store_reader.h"
-#include "millpond/error.hpp"
 #include "plugin/core/thread_pool.h"
 
 namespace millpond::plugin {
@@ -22,29 +19,13 @@ struct Place {
   std::uint64_t block = 0, bytes = 0;
 };
 
-// The error of the first bad block of the batch, in file order.
-std::optional<Error> verify_batch(checkpoint::StoreReader& reader, const std::vector<Place>& batch,
-                                  ThreadPool& pool) {
-  std::mutex mutex;
-  std::optional<Error> failure;
-  std::uint64_t first = batch.size();
-  pool.run(batch.size(), [&](std::uint64_t i) {
-    const auto fail = [&](const Error& error) {
-      const std::lock_guard lock(mutex);
-      if (i >= first) return;
-      first = i;
-      failure = error;
-    };
-    try {
-      std::vector<std::byte> bytes(batch[i].bytes);
-      reader.read_block(batch[i].bucket, batch[i].segment, batch[i].block, bytes);
-    } catch (const Error& error) {
-      fail(error);
-    } catch (const std::exception& error) {
-      fail(Error(MILLPOND_E_INTERNAL, "verify", error.what()));
-    }
+// Throws for the first bad block of the batch, in file order.
+void verify_batch(checkpoint::StoreReader& reader, const std::vector<Place>& batch,
+                  ThreadPool& pool) {
+  pool.run_or_throw(batch.size(), [&](std::uint64_t i) {
+    std::vector<std::byte> bytes(batch[i].bytes);
+    reader.read_block(batch[i].bucket, batch[i].segment, batch[i].block, bytes);
   });
-  return failure;
 }
 
 }  // namespace
@@ -65,7 +46,7 @@ void verify_save(checkpoint::FileSystem& fs, const std::string& save_id, const F
     checkpoint::StoreReader reader(fs, commit.save_id, record);
     std::vector<Place> batch;
     const auto finish = [&] {
-      if (const auto failure = verify_batch(reader, batch, pool)) throw Error(*failure);
+      verify_batch(reader, batch, pool);
       for (const Place& place : batch) done += place.bytes;
       blocks += batch.size();
       batch.clear();

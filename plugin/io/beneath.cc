@@ -39,17 +39,21 @@ void name_link(int directory, const char* name) {
   }
 }
 
+// What another process has removed meanwhile is as gone as if it had been this one.
+int unless_gone(int error) { return error == ENOENT ? 0 : error; }
+
 // Files first, then the directories, so that one descriptor a level is open.
 // NOLINTNEXTLINE(misc-no-recursion)
 int remove_below(int directory, const std::string& name, int levels) {
-  if (::unlinkat(directory, name.c_str(), 0) == 0 || errno == ENOENT) return 0;
-  if (errno != EISDIR && errno != EPERM) return errno;  // EPERM: what POSIX says of directories
+  if (::unlinkat(directory, name.c_str(), 0) == 0) return 0;
+  // EPERM: what POSIX says of directories.
+  if (errno != EISDIR && errno != EPERM) return unless_gone(errno);
   if (levels == 0) return ELOOP;
   const int fd = open_part(directory, name.c_str(), O_RDONLY | O_DIRECTORY, 0);
-  if (fd < 0) return errno;
+  if (fd < 0) return unless_gone(errno);
   const Fd inside(fd);
   const int again = open_part(inside.get(), ".", O_RDONLY | O_DIRECTORY, 0);
-  if (again < 0) return errno;
+  if (again < 0) return unless_gone(errno);
   std::vector<std::string> names;
   int error = for_each_entry(Fd(again),
                              [&](const char* entry, unsigned char) { names.emplace_back(entry); });
@@ -57,7 +61,7 @@ int remove_below(int directory, const std::string& name, int levels) {
     error = remove_below(inside.get(), names[i], levels - 1);
   }
   if (error != 0) return error;
-  return ::unlinkat(directory, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT ? 0 : errno;
+  return ::unlinkat(directory, name.c_str(), AT_REMOVEDIR) == 0 ? 0 : unless_gone(errno);
 }
 
 }  // namespace

@@ -81,9 +81,22 @@ bool Mover::pinned(StateCore& state, std::uint32_t tile) {
 }
 
 void Mover::wait_unpinned(StateCore& state, std::uint32_t tile) {
-  if (!pinned(state, tile) || state.snapshot->wait_unpinned(tile, patience_)) return;
-  throw Error(MILLPOND_E_TIMEOUT, "wait for a save",
-              "a tile that is to be changed is still being written by a save")
+  if (pinned(state, tile) && !state.snapshot->wait_unpinned(tile, patience_)) {
+    throw save_hangs(state, tile);
+  }
+}
+
+std::uint64_t Mover::unpinned(const StateCore& state) {
+  return state.snapshot == nullptr ? 0 : state.snapshot->unpinned();
+}
+
+void Mover::wait_any_unpinned(StateCore& state, std::uint64_t seen, std::uint32_t tile) {
+  if (!state.snapshot->wait_any(seen, patience_)) throw save_hangs(state, tile);
+}
+
+Error Mover::save_hangs(const StateCore& state, std::uint32_t tile) {
+  return Error(MILLPOND_E_TIMEOUT, "wait for a save",
+               "a tile that is to be changed is still being written by a save")
       .path(state.live().paths[state.plan.tiles[tile].bucket])
       .remedy("Look at the drive; a new process is needed if it does not answer any more.");
 }

@@ -62,9 +62,13 @@ class Mover {
   bool reap(bool wait);
   void settle();  // until nothing is in flight
   // Whether a save still reads the memory of a resident tile; and waiting until it does not. Throws
-  // Error(E_TIMEOUT) after the patience.
+  // Error(E_TIMEOUT) where the save does not come on for the patience.
   bool pinned(StateCore& state, std::uint32_t tile);
   void wait_unpinned(StateCore& state, std::uint32_t tile);
+  // Tiles that the state's save does not read any more; and waiting, where it reads others, until
+  // these are more than `seen`. `tile`: one of the others, for the error.
+  static std::uint64_t unpinned(const StateCore& state);
+  void wait_any_unpinned(StateCore& state, std::uint64_t seen, std::uint32_t tile);
   bool holds_pinned() const;  // of released places: their memory must stay mapped
   // Places that timed-out transfers held become free again once the kernel owns nothing.
   void recover_lost();
@@ -83,6 +87,7 @@ class Mover {
   static std::uint32_t transfers_of(const Plan& plan);
 
  private:
+  static Error save_hangs(const StateCore& state, std::uint32_t tile);
   void submit(Place& place, bool reading);
   void take_up(Transfer& transfer);
   void fail(const Place& place, const Transfer& transfer);

@@ -109,7 +109,7 @@ void Pipeline::Impl::map() {
   const bool fresh = region.bytes() != bytes;
   if (fresh) {
     unmap();
-    region.map(bytes, pool);
+    region.map(bytes, pool, pin);
     if (bytes != 0) engine.use_memory(region.data(), bytes);
     if (bytes != 0 && pin != nullptr) pin->attach(region.data(), bytes);
   }

@@ -45,7 +45,7 @@ Error refused(std::uint64_t bytes, int error) {
 
 }  // namespace
 
-void Region::map(std::uint64_t bytes, ThreadPool& pool) {
+void Region::map(std::uint64_t bytes, ThreadPool& pool, RegionPin* pin) {
   unmap();
   if (bytes == 0) return;
   // Aligned to a huge page by mapping more and giving both ends back.
@@ -66,6 +66,7 @@ void Region::map(std::uint64_t bytes, ThreadPool& pool) {
     unmap();
     throw refused(bytes, error);
   }
+  if (pin != nullptr) pin->prepare(data_, bytes_);
   std::atomic<int> failure{0};
   const std::uint64_t chunks = (bytes_ + kTouchBytes - 1) / kTouchBytes;
   pool.run(chunks, [&](std::uint64_t i) {

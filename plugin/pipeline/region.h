@@ -14,6 +14,8 @@ namespace millpond::plugin {
 class RegionPin {
  public:
   virtual ~RegionPin() = default;
+  // Between mapping and touching: where the pages should come from.
+  virtual void prepare(std::byte* data, std::uint64_t bytes) = 0;
   // After mapping and touching. A refusal is the pin's to tell: the memory works without it.
   virtual void attach(std::byte* data, std::uint64_t bytes) = 0;
   virtual void detach() noexcept = 0;  // before unmapping, also where nothing is attached
@@ -26,8 +28,9 @@ class Region {
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 
-  // `bytes`: a multiple of 4096. What was mapped before goes first. Throws Error(E_MEMORY).
-  void map(std::uint64_t bytes, ThreadPool& pool);
+  // `bytes`: a multiple of 4096. What was mapped before goes first. `pin`, which may be NULL,
+  // prepares the pages; attaching it is the caller's. Throws Error(E_MEMORY).
+  void map(std::uint64_t bytes, ThreadPool& pool, RegionPin* pin = nullptr);
   void unmap() noexcept;
   // Gives the mapping up to the kernel, which may still write to it: it stays until the process
   // ends.

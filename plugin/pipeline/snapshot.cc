@@ -15,6 +15,7 @@ void Snapshot::written(std::uint32_t tile) {
   {
     const std::lock_guard lock(mutex_);
     pins_[tile].store(0, std::memory_order_release);
+    ++unpinned_;
   }
   changed_.notify_all();
 }
@@ -23,15 +24,24 @@ void Snapshot::give_up() {
   {
     const std::lock_guard lock(mutex_);
     for (auto& pin : pins_) pin.store(0, std::memory_order_release);
+    ++unpinned_;
   }
   changed_.notify_all();
 }
 
+// A long save is no hanging one: the patience begins anew with every tile.
 bool Snapshot::wait_unpinned(std::uint32_t tile, std::chrono::milliseconds patience) {
-  if (!pinned(tile)) return true;
+  for (;;) {
+    const std::uint64_t seen = unpinned();
+    if (!pinned(tile)) return true;
+    if (!wait_any(seen, patience)) return false;
+  }
+}
+
+bool Snapshot::wait_any(std::uint64_t seen, std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
-  if (hangs_) return false;
-  hangs_ = !changed_.wait_for(lock, patience, [&] { return !pinned(tile); });
+  if (hangs_ && unpinned() == seen) return false;
+  hangs_ = !changed_.wait_for(lock, patience, [&] { return unpinned() != seen; });
   return !hangs_;
 }
 

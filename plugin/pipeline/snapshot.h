@@ -57,10 +57,13 @@ class Snapshot {
   // No memory is needed any more: the job has ended, well or not.
   void give_up();
 
-  // Of the thread inside the ABI call: whether the job still reads the tile's memory; and waiting
-  // until it does not. False: it still does after `patience`; nobody waits a second time then.
+  // Of the thread inside the ABI call: whether the job still reads the tile's memory; how many
+  // tiles it does not read any more; waiting until it does not read this one, or until these are
+  // more than `seen`. False: for `patience` none came; nobody waits a second time then.
   bool pinned(std::uint32_t tile) const { return pins_[tile].load(std::memory_order_acquire) != 0; }
+  std::uint64_t unpinned() const { return unpinned_.load(std::memory_order_acquire); }
   bool wait_unpinned(std::uint32_t tile, std::chrono::milliseconds patience);
+  bool wait_any(std::uint64_t seen, std::chrono::milliseconds patience);
 
  private:
   friend class Pipeline;
@@ -74,6 +77,7 @@ class Snapshot {
   std::shared_ptr<Generation> frozen_;
   std::vector<std::shared_ptr<Generation>> older_;  // keeps Tile::older open
   std::vector<std::atomic<std::uint8_t>> pins_;     // by tile
+  std::atomic<std::uint64_t> unpinned_{0};
   std::mutex mutex_;
   std::condition_variable changed_;
   bool hangs_ = false;  // somebody waited in vain

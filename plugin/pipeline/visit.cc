@@ -134,6 +134,7 @@ void Visit::collect_landed() {
 
 // The next tile to work on. What a save still reads from memory waits while others are ready.
 std::uint32_t Visit::next_ready() {
+  unpinned_ = Mover::unpinned(state_);
   for (auto* queue : {&room_.soon, &room_.late}) {
     for (std::size_t left = queue->size(); left != 0; --left) {
       const std::uint32_t tile = queue->pop();
@@ -231,7 +232,9 @@ void Visit::wait() {
     const double all = fetching + flushing;
     mark({.fetch = fetching / all, .update = 0, .flush = flushing / all});
   } else if (!room_.soon.empty() || !room_.late.empty()) {
-    mover_.wait_unpinned(state_, room_.soon.empty() ? room_.late.front() : room_.soon.front());
+    // Whichever comes first: the save writes in its own order.
+    mover_.wait_any_unpinned(state_, unpinned_,
+                             room_.soon.empty() ? room_.late.front() : room_.soon.front());
     mark({.fetch = 0, .update = 0, .flush = 1});
   } else {
     throw Error(mover_.lost() != 0 ? MILLPOND_E_TIMEOUT : MILLPOND_E_INTERNAL, "visit tiles",

@@ -73,6 +73,7 @@ class Visit {
   StageClock clock_;
   std::uint32_t working_ = 0;    // started and not finished
   std::uint32_t remaining_ = 0;  // to be finished
+  std::uint64_t unpinned_ = 0;   // tiles that a save had let go when next_ready looked last
   std::uint64_t fetched_ = 0;    // tiles submitted by this visit
   std::uint64_t flushed_ = 0;
   std::uint64_t hits_ = 0;

@@ -17,8 +17,10 @@ struct Verdict {
   std::int32_t code = MILLPOND_OK;
   std::uint32_t stores = 0;
   std::uint64_t number = 0;  // the round's own: a sequence number
+  std::uint32_t saved_stores = 0;
+  std::uint32_t unused = 0;
   char save_id[40] = {};
-  char message[456] = {};
+  char message[448] = {};
 };
 static_assert(sizeof(Verdict) == 512);
 

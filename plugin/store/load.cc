@@ -98,7 +98,8 @@ StagedLoad Loading::from_checkpoint(checkpoint::FileSystem& fs, const std::strin
   load.save_id = commit.save_id;
   load.steps = sources.counters(live);
   load.completed = sources.completed();
-  if (!sources.same_ranks()) load.others = parts_of_others(fs, commit, store_.uid(), live);
+  load.saved_stores = static_cast<std::uint32_t>(commit.stores.size());
+  load.whole = sources.same_ranks();
 
   make_state();
   Restorer restorer(sources);
@@ -153,15 +154,15 @@ void Store::load_from(const millpond_io_args& args) {
     if ((args.flags & MILLPOND_IO_STAGE) != 0) {
       stage_load(std::move(load));
     } else {
-      if (!load.others.empty()) {
-        runtime_.host().log(MILLPOND_LOG_WARNING,
-                            "store " + uid_ + ": the checkpoint has " +
-                                std::to_string(load.others.size()) +
-                                " parts that this store does not have; they are lost unless "
-                                "another rank loads them: " +
-                                load.others.front() + (load.others.size() > 1 ? ", ..." : ""));
-      }
+      std::vector<std::string> left;
+      if (!load.save_id.empty()) left = left_behind(*this, load, runtime_.stores());
       install_load(std::move(load));
+      if (left.empty()) return;
+      runtime_.host().log(MILLPOND_LOG_WARNING,
+                          "store " + uid_ + ": the checkpoint has " + std::to_string(left.size()) +
+                              " parts that this store does not have; they are lost unless another "
+                              "rank loads them: " +
+                              left.front() + (left.size() > 1 ? ", ..." : ""));
     }
   } catch (const Error& error) {
     // A refusal of a part refuses the whole that load_commit would install.

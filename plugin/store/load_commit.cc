@@ -1,6 +1,7 @@
 // load_commit: what the stores of all ranks have staged becomes live everywhere, or nowhere. One
 // round; where that told all ranks so, one more because their newest saves differ, and two more
-// because the save was made by other ranks. A rank that has failed takes part like the others.
+// because not every saved store is taken whole by a store of its name. A rank that has failed takes
+// part like the others.
 #include <algorithm>
 #include <sstream>
 
@@ -42,8 +43,9 @@ std::vector<std::string> possible_saves(const std::vector<std::unique_ptr<Store>
 Verdict ballot_of(const std::vector<std::unique_ptr<Store>>& stores, const Claims& claims) {
   Verdict mine;
   staged_save(stores).copy(mine.save_id, sizeof(mine.save_id) - 1);
-  mine.number = claims.asked();
-  mine.stores = claims.sees_others() ? 1 : 0;
+  mine.number = claims.words();
+  mine.stores = claims.whole();
+  mine.saved_stores = claims.saved();
   std::string list;
   for (const std::string& id : possible_saves(stores)) {
     if (list.size() + id.size() + 1 < sizeof(mine.message)) list += id + " ";
@@ -124,11 +126,13 @@ void Runtime::load_commit(millpond_group group) {
       });
       all = cast();
     }
-    std::uint64_t most = 0;
-    for (const Verdict& verdict : all) most = std::max(most, verdict.number);
-    if (std::any_of(all.begin(), all.end(), [](const Verdict& v) { return v.stores != 0; })) {
-      claims->settle(host_, group, most);
+    std::uint64_t words = 0, whole = 0, saved = 0;
+    for (const Verdict& verdict : all) {
+      words = std::max(words, verdict.number);
+      whole += verdict.stores;
+      saved = std::max<std::uint64_t>(saved, verdict.saved_stores);
     }
+    if (whole < saved) claims->settle(host_, group, words);
   } catch (const Error&) {
     for (const auto& store : stores_) store->drop_staged();
     throw;

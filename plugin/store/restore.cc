@@ -9,11 +9,6 @@
 #include "plugin/store/carry.h"
 
 namespace millpond::plugin {
-namespace {
-
-constexpr std::size_t kAwake = 32;  // stores
-
-}  // namespace
 
 Restorer::Restorer(const ShardSources& sources) : sources_(sources), readers_(kReaders) {}
 
@@ -58,41 +53,14 @@ void Restorer::fill_segment(TileView& tile, std::uint32_t segment) {
   const bool through_fp32 = std::any_of(copies_.begin(), copies_.end(),
                                         [](const Copy& copy) { return copy.through_fp32; });
   if (through_fp32) values_.assign(tile.tile->elements, 0.0F);
-  // Many stores take turns, so that their open files stay few.
-  const auto store_of = [&](std::size_t group) { return copies_[groups_[group]].store; };
-  const bool in_turns = sources_.stores().size() > kAwake;
-  for (std::size_t begin = 0, end = 0; begin < groups_.size(); begin = end) {
-    for (std::size_t stores = 0; end < groups_.size(); ++end) {
-      stores += end == begin || store_of(end) != store_of(end - 1) ? 1 : 0;
-      if (in_turns && stores > kAwake) break;
-    }
-    read_groups(tile, segment, begin, end);
-    for (std::size_t group = begin; in_turns && group < end; ++group) {
-      sources_.stores()[store_of(group)]->rest();
-    }
-  }
+  readers_.run_or_throw(groups_.size(), [&](std::uint64_t i) {
+    const std::size_t last = i + 1 < groups_.size() ? groups_[i + 1] : copies_.size();
+    read_block(tile, segment, groups_[i], last);
+  });
   if (!through_fp32) return;
   for (const Piece& piece : pieces) {
     if (piece.count != 0) encode_piece(tile, piece, segment);
   }
-}
-
-void Restorer::read_groups(const TileView& tile, std::uint32_t segment, std::size_t begin,
-                           std::size_t end) {
-  readers_.run(end - begin, [&](std::uint64_t i) {
-    const std::size_t group = begin + i;
-    const std::size_t last = group + 1 < groups_.size() ? groups_[group + 1] : copies_.size();
-    try {
-      read_block(tile, segment, groups_[group], last);
-    } catch (const Error& error) {
-      const std::lock_guard lock(mutex_);
-      if (!failure_) failure_ = error;
-    } catch (const std::exception& error) {
-      const std::lock_guard lock(mutex_);
-      if (!failure_) failure_ = Error(MILLPOND_E_INTERNAL, "load", error.what());
-    }
-  });
-  if (failure_) throw Error(*failure_);
 }
 
 void Restorer::list_piece(const TileView& tile, const Piece& piece, std::uint32_t segment) {
@@ -141,7 +109,6 @@ void Restorer::read_block(const TileView& tile, std::uint32_t segment, std::size
   std::vector<std::byte> buffer;
   {
     const std::lock_guard lock(mutex_);
-    if (failure_) return;
     if (!buffers_.empty()) {
       buffer = std::move(buffers_.back());
       buffers_.pop_back();

@@ -6,10 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <optional>
 #include <vector>
 
-#include "millpond/error.hpp"
 #include "plugin/core/thread_pool.h"
 #include "plugin/pipeline/pipeline.h"
 #include "plugin/store/shard_sources.h"
@@ -19,8 +17,7 @@ namespace millpond::plugin {
 // Fills tiles of a new state (Access::kOverwrite) from verified blocks, several of which are read
 // at once. Elements whose format and whose place in their group of 256 stay the same are copied as
 // they are; others go through fp32, which changes nothing where neither format is scaled.
-// Memory: a block for each reader, and 12 bytes for each element of a tile. Of many stores a few at
-// a time have open files.
+// Memory: a block for each reader, and 12 bytes for each element of a tile.
 class Restorer {
  public:
   explicit Restorer(const ShardSources& sources);  // borrowed
@@ -42,7 +39,6 @@ class Restorer {
   };
 
   void fill_segment(TileView& tile, std::uint32_t segment);
-  void read_groups(const TileView& tile, std::uint32_t segment, std::size_t begin, std::size_t end);
   void list_piece(const TileView& tile, const Piece& piece, std::uint32_t segment);
   void encode_piece(const TileView& tile, const Piece& piece, std::uint32_t segment);
   void read_block(const TileView& tile, std::uint32_t segment, std::size_t first, std::size_t last);
@@ -56,7 +52,6 @@ class Restorer {
   std::vector<float> values_;        // of the tile's segment, where copies go through fp32
   std::mutex mutex_;
   std::vector<std::vector<std::byte>> buffers_;  // not in use
-  std::optional<Error> failure_;
   std::atomic<std::uint64_t> bytes_read_{0};
 };
 

@@ -191,8 +191,8 @@ void Store::end_save(bool give_up) {
   if (save_job_ == nullptr) return;
   if (give_up && !save_job_->committing()) save_progress_->cancel = true;
   const std::chrono::milliseconds patience = runtime_.patience();
-  for (std::uint64_t done = save_progress_->done; !save_job_->wait(patience);) {
-    if (const std::uint64_t now = save_progress_->done; now != std::exchange(done, now)) continue;
+  for (std::uint64_t seen = save_progress_->beats; !save_job_->wait(patience);) {
+    if (const std::uint64_t now = save_progress_->beats; now != std::exchange(seen, now)) continue;
     runtime_.host().log(MILLPOND_LOG_ERROR,
                         "store " + uid_ + ": a save hangs in the kernel and is left to itself");
     save_job_->leave();

@@ -20,7 +20,8 @@ struct SaveProgress {
   std::atomic<std::uint32_t> state{MILLPOND_SAVE_NONE};
   std::atomic<std::uint64_t> done{0};
   std::atomic<std::uint64_t> total{0};
-  std::atomic<bool> cancel{false};  // the job gives up soon
+  std::atomic<std::uint64_t> beats{0};  // grows while the job comes on, also before bytes are done
+  std::atomic<bool> cancel{false};      // the job gives up soon
 };
 
 // What a commit says of one store.

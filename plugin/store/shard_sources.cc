@@ -84,7 +84,7 @@ bool ShardSources::take_same(checkpoint::FileSystem& fs, const Commit& commit,
                              const std::string& uid, const Profile& live) {
   const StoreRecord* const record = commit.find(uid);
   if (record == nullptr) return false;
-  auto reader = std::make_unique<checkpoint::StoreReader>(fs, commit.save_id, *record);
+  auto reader = std::make_unique<checkpoint::StoreReader>(fs, commit.save_id, *record, cache_);
   const Manifest& manifest = reader->manifest();
   const std::vector<std::uint32_t> same = match_shards(shards_of(manifest), live);
   if (std::count(same.begin(), same.end(), kFresh) != 0) return false;
@@ -157,7 +157,7 @@ void ShardSources::gather(checkpoint::FileSystem& fs, const Commit& commit, cons
     place[c] = static_cast<std::uint32_t>(stores_.size());
     if (needed[c] == 0) continue;
     stores_.push_back(
-        std::make_unique<checkpoint::StoreReader>(fs, commit.save_id, *candidates[c]));
+        std::make_unique<checkpoint::StoreReader>(fs, commit.save_id, *candidates[c], cache_));
   }
   for (auto& sources : sources_) {
     for (ShardSource& source : sources) source.store = place[source.store];

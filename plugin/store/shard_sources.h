@@ -55,6 +55,7 @@ class ShardSources {
   void gather(checkpoint::FileSystem& fs, const checkpoint::Commit& commit, const std::string& uid,
               const Profile& live);
 
+  std::shared_ptr<checkpoint::ReadCache> cache_ = std::make_shared<checkpoint::ReadCache>();
   std::vector<std::unique_ptr<checkpoint::StoreReader>> stores_;
   std::vector<std::vector<ShardSource>> sources_;
   std::vector<checkpoint::Part> parts_;

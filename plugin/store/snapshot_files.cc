@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -11,6 +12,7 @@
 
 #include "checkpoint/block_sum.h"
 #include "millpond/error.hpp"
+#include "plugin/core/thread_pool.h"
 #include "plugin/io/os_error.h"
 #include "plugin/io/whole_transfer.h"
 
@@ -18,6 +20,17 @@ namespace millpond::plugin {
 namespace {
 
 constexpr std::uint64_t kBufferBytes = 4u << 20;
+// Writes of memory at once: while some wait for the drive, another makes its sums.
+constexpr std::uint64_t kWriters = 4;
+
+// Fewer where the system lets no more threads start: a save gets along with none.
+std::unique_ptr<ThreadPool> make_writers(std::uint64_t threads) {
+  try {
+    return std::make_unique<ThreadPool>(static_cast<std::uint32_t>(threads));
+  } catch (const Error&) {
+    return std::make_unique<ThreadPool>(1);
+  }
+}
 
 }  // namespace
 
@@ -37,10 +50,7 @@ SnapshotFiles::SnapshotFiles(Snapshot& snapshot, checkpoint::StoreWriter& writer
 
 void SnapshotFiles::run() {
   const Plan& plan = snapshot_.plan();
-  // Memory first: steps may wait for it.
-  for (std::uint32_t t = 0; t < plan.tiles.size(); ++t) {
-    if (snapshot_.tile(t).memory != nullptr) write_memory(t);
-  }
+  write_memory();  // first: steps may wait for it
   for (std::uint32_t t = 0; t < plan.tiles.size(); ++t) {
     const Snapshot::Tile& tile = snapshot_.tile(t);
     if (tile.memory == nullptr && tile.older != nullptr) gather(t);
@@ -51,6 +61,7 @@ void SnapshotFiles::run() {
 }
 
 void SnapshotFiles::beat() const {
+  ++progress_.beats;
   if (!progress_.cancel) return;
   throw Error(MILLPOND_E_CANCELLED, "save", "cancelled by the host");
 }
@@ -109,21 +120,37 @@ void SnapshotFiles::check_sums(const Run& run, const std::byte* bytes,
   }
 }
 
-void SnapshotFiles::write_memory(std::uint32_t t) {
-  const Tile& tile = snapshot_.plan().tiles[t];
-  const Snapshot::Tile& kept = snapshot_.tile(t);
-  for (std::uint32_t s = 0; s < kSegments; ++s) {
-    if (tile.bytes[s] == 0 || !(s == MILLPOND_SEGMENT_MAIN ? kept.main : kept.moments)) continue;
-    in_runs(tile, s, [&](const Run& run) {
-      beat();
-      const std::byte* const bytes =
-          kept.memory + tile.memory_offset[s] + (run.offset - tile.file_offset[s]);
-      make_sums(run, bytes);
-      write_whole(snapshot_.files()[tile.bucket].get(), run.offset, {bytes, run.bytes},
-                  snapshot_.path(tile.bucket));
-    });
+void SnapshotFiles::write_memory() {
+  const Plan& plan = snapshot_.plan();
+  struct Write {
+    std::uint32_t tile = 0;
+    Run run;
+    const std::byte* bytes = nullptr;
+  };
+  std::vector<Write> writes;
+  std::vector<std::atomic<std::uint32_t>> left(plan.tiles.size());  // writes, by tile
+  for (std::uint32_t t = 0; t < plan.tiles.size(); ++t) {
+    const Tile& tile = plan.tiles[t];
+    const Snapshot::Tile& kept = snapshot_.tile(t);
+    if (kept.memory == nullptr) continue;
+    for (std::uint32_t s = 0; s < kSegments; ++s) {
+      if (tile.bytes[s] == 0 || !(s == MILLPOND_SEGMENT_MAIN ? kept.main : kept.moments)) continue;
+      in_runs(tile, s, [&](const Run& run) {
+        writes.push_back(
+            {t, run, kept.memory + tile.memory_offset[s] + (run.offset - tile.file_offset[s])});
+        ++left[t];
+      });
+    }
   }
-  snapshot_.written(t);
+  make_writers(std::min<std::uint64_t>(kWriters, writes.size()))
+      ->run_or_throw(writes.size(), [&](std::uint64_t i) {
+        const auto& [tile, run, bytes] = writes[i];
+        beat();
+        make_sums(run, bytes);
+        write_whole(snapshot_.files()[run.bucket].get(), run.offset, {bytes, run.bytes},
+                    snapshot_.path(run.bucket));
+        if (--left[tile] == 0) snapshot_.written(tile);
+      });
 }
 
 // From the older generation that holds it.

@@ -24,7 +24,8 @@ class SnapshotFiles {
   SnapshotFiles(Snapshot& snapshot, checkpoint::StoreWriter& writer, SaveProgress& progress,
                 std::uint64_t bytes_per_s);
 
-  // Throws Error, E_CANCELLED where `progress` says so. Memory: one buffer of a few MiB.
+  // Throws Error, E_CANCELLED where `progress` says so. Memory: one buffer of a few MiB. What is in
+  // memory only is written by a few threads at once, since steps wait for it; the rest by this one.
   void run();
 
   // Buckets that came into the checkpoint without a copy, and those that were copied.
@@ -42,7 +43,7 @@ class SnapshotFiles {
   };
 
   void beat() const;
-  void write_memory(std::uint32_t tile);
+  void write_memory();
   void gather(std::uint32_t tile);
   void write_absent(std::uint32_t tile);
   void place(std::uint32_t bucket);

@@ -55,8 +55,9 @@ struct StagedLoad {
   std::unique_ptr<StreamedState> streamed;
   std::vector<std::uint64_t> steps;
   std::uint64_t completed = 0;
-  std::vector<std::string> others;  // parts of the save that this store does not have (claims.h)
-  bool write_model = true;          // not MILLPOND_IO_KEEP_MODEL
+  std::uint32_t saved_stores = 0;  // of the save, on all ranks
+  bool whole = false;       // all that the save's store of this name has, made by the same ranks
+  bool write_model = true;  // not MILLPOND_IO_KEEP_MODEL
   millpond_stream stream{};
 };
 
@@ -162,6 +163,7 @@ class Store {
   // Gives up the streamed state (destroy, shut down).
   void drop_state();
   HeldState* held() { return held_.get(); }
+  const HeldState* held() const { return held_.get(); }
 
  private:
   friend class Binding;

@@ -318,6 +318,8 @@ TEST_F(Resume, B32_another_format_is_refused_unless_the_conversion_is_asked_for)
     EXPECT_NE(std::string(status_.message).find("bf16"), std::string::npos) << status_.message;
     EXPECT_EQ(everything(resumed), before);
     ASSERT_EQ(load(resumed, where, &status_, MILLPOND_IO_CONVERT), MILLPOND_OK) << status_.text();
+    EXPECT_TRUE(other.log_has(widening ? "exp_avg converted from bf16 to fp32"
+                                       : "exp_avg converted from fp32 to bf16"));
     for (std::size_t i = 0; i < resumed.parameters.size(); ++i) {
       for (std::uint32_t s = resumed.parameters[i].model == MILLPOND_DTYPE_FP32 ? 1 : 0; s < 3;
            ++s) {

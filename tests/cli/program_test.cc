@@ -253,6 +253,59 @@ TEST_F(Program, bench_takes_formats_engines_and_directories) {
   EXPECT_NE(error().find("serial store"), std::string::npos) << error();
 }
 
+TEST_F(Program, ranks_are_measured_together_and_reported_as_one_node) {
+  ASSERT_EQ(bench(work_with({"--ranks", "2", "--tier", "36MiB", "--threads", "1"})), 0) << error();
+  const Json f = figures();
+  EXPECT_EQ(f["ranks"], 2u);
+  EXPECT_EQ(f["params"], 4194304u);
+  ASSERT_EQ(f["by_rank"].size(), 2u);
+  std::uint64_t read = 0;
+  for (const Json& rank : f["by_rank"]) {
+    // 32 tiles; 48 places, so that all of them stay.
+    EXPECT_EQ(rank["tiles"], 32u);
+    EXPECT_EQ(rank["params"], 2097152u);
+    EXPECT_TRUE(rank["serial_step_s"].is_null());
+    read += rank["bytes_per_step_read"].get<std::uint64_t>();
+  }
+  EXPECT_EQ(f["bytes_per_step_read"], read);
+  ASSERT_EQ(f["settled_s"].size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const double first = f["by_rank"][0]["settled_s"][i], second = f["by_rank"][1]["settled_s"][i];
+    EXPECT_EQ(f["settled_s"][i], std::max(first, second));
+  }
+  EXPECT_NE(out().find("node: "), std::string::npos) << out();
+  EXPECT_NE(out().find("slowest: rank "), std::string::npos) << out();
+  EXPECT_NE(error().find("rank 1 is process "), std::string::npos) << error();
+  EXPECT_TRUE(fs::is_empty(scratch()));
+  EXPECT_EQ(run({"bench", "--help"}), 0);
+  const std::string help = std::regex_replace(out(), std::regex("[^a-z0-9_]+"), " ");
+  for (const auto& [key, value] : f.items()) {
+    EXPECT_NE(help.find(" " + key + " "), std::string::npos) << key;
+  }
+}
+
+TEST_F(Program, ranks_share_a_drive_whose_ceiling_is_measured_alone) {
+  // 3 tiles of 262144 elements a rank, and room for two and a half.
+  ASSERT_EQ(bench({"--params", "1572864", "--tile", "131072", "--tier", "8MiB", "--ranks", "2",
+                   "--threads", "1"}),
+            0)
+      << error();
+  const Json f = figures();
+  EXPECT_GT(f["bytes_per_step_read"].get<std::uint64_t>(), 0u);
+  EXPECT_GT(f["drive_efficiency"].get<double>(), 0);
+  EXPECT_GT(f["by_rank"][0]["raw_mixed_bytes_per_s"].get<double>(), 0);
+  EXPECT_TRUE(f["by_rank"][1]["raw_mixed_bytes_per_s"].is_null());
+  EXPECT_NE(out().find("of the drive's "), std::string::npos) << out();
+}
+
+TEST_F(Program, one_rank_that_fails_ends_the_node) {
+  EXPECT_EQ(bench({"--params", "4M", "--tier", "1MiB", "--ranks", "3"}), 1);
+  EXPECT_NE(error().find(": millpond: "), std::string::npos) << error();
+  EXPECT_TRUE(fs::is_empty(scratch()));
+  EXPECT_EQ(bench({"--params", "1", "--ranks", "2"}), 2) << "a rank without a parameter";
+  EXPECT_NE(error().find("--ranks"), std::string::npos) << error();
+}
+
 TEST_F(Program, figures_may_go_to_the_standard_output_alone) {
   ASSERT_EQ(bench(work_with({"--tier", "40MiB", "--serial-steps", "0", "--json", "-"})), 0)
       << error();

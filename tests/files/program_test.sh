@@ -46,5 +46,29 @@ grep -q "first at 2" "$work/out" || fail "diff does not find the element: $(cat 
 code 1 run inspect "$work/nothing"
 code 2 run reshard "$work/ours" --to "$work/x" --world-size 0
 code 2 run inspect
-code 0 "$millpond" inspect --help
+
+# Every command: the answer as JSON in a file and on the standard output, and help with an example that names it.
+mkdir "$work/json"
+# json COMMAND KEY ARGUMENTS...
+json() {
+  local command=$1 key=$2 wanted=0
+  shift 2
+  [ "$command $key" != 'diff first' ] || wanted=4
+  code "$wanted" run "$command" "$@" --json "$work/json/$command"
+  local table=$work/json/$command.table
+  cp "$work/out" "$table"
+  grep -q "\"$key\": " "$work/json/$command" || fail "$command --json has no $key: $(cat "$work/json/$command")"
+  [ -s "$table" ] && ! grep -q "\"$key\": " "$table" || fail "$command prints no table beside --json FILE"
+  code 0 "$millpond" "$command" --help
+  grep -A 9 'Examples:' "$work/out" | grep -q "millpond $command .*--json" || fail "$command --help shows no --json"
+}
+json inspect world_size "$work/ours"
+json verify blocks "$work/ours"
+json reshard stores "$work/ours" --to "$work/two" --world-size 2
+json import stores "$reference/nvme_opt_state" --layout "$reference/layout.json" --to "$work/again"
+json export stores "$work/again" --layout "$reference/layout.json" --to "$work/back"
+json diff equal "$work/ours" "$work/two"
+json diff first "$work/ours" "$work/other"
+code 0 run verify "$work/ours" --json -
+head -c 1 "$work/out" | grep -q '{' || fail "--json - prints something else first"
 echo "all commands do what they say"

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
@@ -209,6 +210,24 @@ TEST_F(Files, removing_a_tree_does_not_follow_links) {
   EXPECT_TRUE(fs::exists(directory_.path() + "/outside/file"));
   EXPECT_FALSE(fs::exists(full("a")));
   EXPECT_FALSE(fs::is_symlink(full("alone")));
+}
+
+TEST_F(Files, removers_of_the_same_tree_do_not_disturb_each_other) {
+  for (int round = 0; round < 50; ++round) {
+    for (int n = 0; n < 4; ++n)
+      fs::create_directories(full("save/rank" + std::to_string(n) + "/x"));
+    std::atomic<int> ready{0}, failed{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&] {
+        for (++ready; ready < 4;) std::this_thread::yield();
+        failed += code_of([&] { files_->remove_tree("save"); }) == MILLPOND_OK ? 0 : 1;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(failed, 0) << "round " << round;
+    ASSERT_FALSE(fs::exists(full("save")));
+  }
 }
 
 TEST_F(Files, makers_of_the_same_directories_do_not_disturb_each_other) {

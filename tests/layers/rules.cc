@@ -34,11 +34,13 @@ const std::vector<FolderRule>& folder_rules() {
       // Hosts know the contract, and one another's public parts downwards; nothing of the plugin.
       {"host_adapters/client", {"millpond/", "host_adapters/client/", "handshake.pb.h"}},
       {"host_adapters/command_line", {"millpond/", "host_adapters/command_line/"}},
+      {"host_adapters/processes", {"millpond/", "host_adapters/processes/"}},
       {"host_adapters/sample",
        {"millpond/", "host_adapters/client/", "host_adapters/command_line/",
-        "host_adapters/sample/", "handshake.pb.h"}},
+        "host_adapters/processes/", "host_adapters/sample/", "handshake.pb.h"}},
       {"host_adapters/cli",
-       {"millpond/", "host_adapters/client/", "host_adapters/command_line/", "host_adapters/cli/"}},
+       {"millpond/", "host_adapters/client/", "host_adapters/command_line/",
+        "host_adapters/processes/", "host_adapters/cli/"}},
       {"host_adapters", {"millpond/"}},
       {"examples", {"millpond/"}},
       // Tests reach everything.

@@ -39,17 +39,20 @@ def test_checkpoints_of_older_releases(release: str, tmp_path: Path) -> None:
 
 
 # Saved by two ranks, loaded by others: data parallelism of another size, tensor parallelism taken
-# away and added, experts put together.
+# away and added, experts put together, pipeline stages joined and cut.
 OTHERS = [
     ("gpt", "gpt", 1), ("gpt", "gpt", 4), ("gpt_tp2", "gpt", 1), ("gpt_tp2", "gpt", 2),
     ("gpt", "gpt_tp2", 2), ("gpt_tp2", "gpt_tp2", 4), ("gpt_experts", "gpt_experts", 4),
+    ("gpt_pp2", "gpt", 1), ("gpt_pp2", "gpt", 2), ("gpt", "gpt_pp2", 2),
+    ("gpt_gated_tp2", "gpt_gated_tp2", 4),
 ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("written")
-    written = [f"{case}:written" for case in ("gpt", "gpt_tp2", "gpt_experts")]
+    cases = ("gpt", "gpt_tp2", "gpt_experts", "gpt_pp2", "gpt_gated", "gpt_gated_tp2")
+    written = [f"{case}:written" for case in cases]
     run(NEWEST, "run_checkpoint.py", str(path), *written)
     return path
 
@@ -58,6 +61,14 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_B33_other_ranks_load(base: Path, saved: str, loaded: str, size: int) -> None:
     wanted = f"{loaded}:read_by_others:{saved}"
     assert f"{wanted}: good" in run(NEWEST, "run_checkpoint.py", str(base), wanted, size=size)
+
+
+@pytest.mark.parametrize(
+    ("saved", "loaded"), [("gpt_gated_tp2", "gpt_gated"), ("gpt_gated", "gpt_gated_tp2")]
+)
+def test_gated_layers_keep_their_tensor_parallelism(base: Path, saved: str, loaded: str) -> None:
+    wanted = f"{loaded}:refused_by_others:{saved}"
+    assert f"{wanted}: good" in run(NEWEST, "run_checkpoint.py", str(base), wanted)
 
 
 def test_every_release_is_there() -> None:

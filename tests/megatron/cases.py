@@ -22,6 +22,9 @@ CASES = {
         Case("gpt", model="gpt"),
         Case("gpt_overlapped", model="gpt", overlap=True, bucket_size=20000, fp32_grads=False),
         Case("gpt_tp2", model="gpt", tp=2),
+        Case("gpt_pp2", model="gpt", pp=2),
+        Case("gpt_gated", model="gpt", gated=True),
+        Case("gpt_gated_tp2", model="gpt", gated=True, tp=2),
         Case("gpt_experts", model="gpt", ep=2, experts=4),
         Case("gpt_tp2_experts", model="gpt", tp=2, ep=2, etp=1, experts=4),
     )

@@ -26,11 +26,12 @@ def start() -> int:
     return rank
 
 
-def lay_out(tp: int = 1, ep: int = 1, etp: int | None = None) -> None:
+def lay_out(tp: int = 1, ep: int = 1, etp: int | None = None, pp: int = 1) -> None:
     """Megatron's groups, anew."""
     parallel_state.destroy_model_parallel()
     parallel_state.initialize_model_parallel(
         tensor_model_parallel_size=tp,
+        pipeline_model_parallel_size=pp,
         expert_model_parallel_size=ep,
         **({} if etp is None else {"expert_tensor_parallel_size": etp}),
     )

@@ -28,6 +28,8 @@ class Case:
     model: str = "net"  # or "gpt"
     tp: int = 1
     ep: int = 1
+    pp: int = 1  # more: gradients are made up, and no forward pass runs
+    gated: bool = False  # linear_fc1 holds a part of the gate and one of the rest
     etp: int | None = None  # tensor parallelism of experts; None: as of the rest
     experts: int = 0
     chunks: int = 1
@@ -83,7 +85,8 @@ def config_of(case: Case) -> TransformerConfig:
         )  # fmt: skip
     return TransformerConfig(
         num_layers=2, hidden_size=WIDTH, num_attention_heads=4, ffn_hidden_size=64,
-        tensor_model_parallel_size=case.tp, expert_model_parallel_size=case.ep,
+        tensor_model_parallel_size=case.tp, pipeline_model_parallel_size=case.pp,
+        gated_linear_unit=case.gated, expert_model_parallel_size=case.ep,
         expert_tensor_parallel_size=case.etp, sequence_parallel=case.tp > 1 and case.experts > 0,
         use_cpu_initialization=True, params_dtype=case.torch_dtype, bf16=case.dtype == "bf16",
         fp16=case.dtype == "fp16", pipeline_dtype=case.torch_dtype, hidden_dropout=0.0,
@@ -113,6 +116,8 @@ def module_of(case: Case, config: TransformerConfig) -> torch.nn.Module:
         gpt = GPTModel(
             config, spec, vocab_size=VOCABULARY, max_sequence_length=SEQUENCE,
             position_embedding_type="learned_absolute", share_embeddings_and_output_weights=False,
+            pre_process=parallel_state.is_pipeline_first_stage(),
+            post_process=parallel_state.is_pipeline_last_stage(),
         )  # fmt: skip
         return Float16Module(config, gpt)
     net = Net(config, case).to(case.torch_dtype)
@@ -167,6 +172,13 @@ def data(case: Case, step: int, micro: int) -> Any:
         return torch.randint(0, VOCABULARY, (2, SEQUENCE + 1), generator=source)
     width = 3 if case.padding else 67
     return torch.randn(5, width, generator=source).to(case.torch_dtype)
+
+
+def make_up_gradients(chunk: Any, step: int) -> None:
+    """Another one for each parameter and step, in the place where a backward pass leaves them."""
+    for number, parameter in enumerate(chunk.parameters()):
+        source = torch.Generator().manual_seed(1000 * step + number)
+        parameter.main_grad.copy_(torch.randn(parameter.shape, generator=source))
 
 
 def loss_of(case: Case, chunks: list[Any], batch: Any) -> torch.Tensor:

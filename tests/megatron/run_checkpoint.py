@@ -30,7 +30,7 @@ def main(where: str, *wanted: str) -> None:
         name, scenario, *arguments = one.split(":")
         run = next(getattr(m, scenario) for m in modules if hasattr(m, scenario))
         case = CASES[name]
-        job.lay_out(case.tp, case.ep, case.etp)
+        job.lay_out(case.tp, case.ep, case.etp, case.pp)
         began = time.monotonic()
         run(name, Path(where), *arguments)
         dist.barrier()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 import json
 import os
 import sys
@@ -115,6 +116,20 @@ def datasets(_sizes: Any, *_: Any, **__: Any) -> Any:
     return Bytes(get_args().seq_length), None, None
 
 
+def train() -> None:
+    from megatron.core.enums import ModelType
+    from megatron.training import arguments, pretrain
+
+    what, add = (ModelType.encoder_or_decoder, forward_step), millpond.megatron.add_arguments
+    if "cfg_container" not in inspect.signature(pretrain).parameters:
+        pretrain(datasets, model_provider, *what, extra_args_provider=add)
+        return
+    from megatron.training.argument_utils import pretrain_cfg_container_from_args
+
+    config = pretrain_cfg_container_from_args(arguments.parse_and_validate_args(add))
+    pretrain(config, datasets, *what, model_provider)
+
+
 def main(out: str, *given: str) -> None:
     sys.argv = [sys.argv[0], *given]
     from megatron.training.arguments import parse_args
@@ -128,15 +143,9 @@ def main(out: str, *given: str) -> None:
         "gloo", init_method="file://" + os.environ["MILLPOND_RENDEZVOUS"], rank=RANK,
         world_size=SIZE,
     )  # fmt: skip
-    from megatron.core.enums import ModelType
-    from megatron.training import pretrain
-
     datasets.is_distributed = True  # type: ignore[attr-defined]
     try:
-        pretrain(
-            datasets, model_provider, ModelType.encoder_or_decoder, forward_step,
-            extra_args_provider=millpond.megatron.add_arguments,
-        )  # fmt: skip
+        train()
     finally:
         Path(f"{out}.{RANK}").write_text(json.dumps(figures))
         millpond.megatron.disable()

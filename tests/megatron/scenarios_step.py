@@ -26,7 +26,7 @@ def refused_beforehand(case: str, base: Path) -> None:
     """What one rank refuses before anything was applied is raised on every rank, and no store is
     the worse for it. The parameter buffer's ranges are looked at in every step."""
     resident = train(case, 5)
-    with millpond.megatron.streamed(**options()):
+    with millpond.megatron.streamed(**options()) as session:
         run = train(case, 2)
         if RANK == 1:  # a state dict that is not saved
             run.optimizer.sharded_state_dict({})
@@ -49,6 +49,15 @@ def refused_beforehand(case: str, base: Path) -> None:
             told = refused(MillpondError, words, run.optimizer.step)
             assert "Nothing was changed" in told and (RANK == 1 or "rank 1" in told), told
             bucket.param_data = whole
+        (group, *_) = session.members()[0].inner.param_groups
+        for name, value in (("lr", float("nan")), ("betas", (0.9, 1.0)), ("eps", -1.0)):
+            kept = group[name]
+            run.gradients()
+            if RANK == 1:  # what the plugin itself refuses
+                group[name] = value
+            told = refused(MillpondError, name.removesuffix("s"), run.optimizer.step)
+            assert "Nothing was changed" in told and (RANK == 1 or "rank 1" in told), told
+            group[name] = kept
         run.advance(2)
         assert run.digests == resident.digests and run.norms == resident.norms
 

@@ -46,5 +46,5 @@ def test_B25_B28_B29_B30_R01_R02_on_two_ranks(base: Path) -> None:
 
 
 def test_B33_one_rank_loads_what_two_have_saved(base: Path) -> None:
-    wanted = "gpt:read_by_others:gpt"
+    wanted = "gpt:read_by_others:gpt:raise_all"  # which wants both ranks' entries asked for
     assert f"{wanted}: good" in run(NEWEST, "run_checkpoint.py", str(base), wanted, size=1)

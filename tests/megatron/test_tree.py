@@ -7,8 +7,11 @@ checkpointing, timers and writers. MILLPOND_MEGATRON_LM names the tree; without 
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ if not TREE or not (Path(TREE) / "megatron" / "training").is_dir():
         "in ARCHITECTURE.md's table",
         allow_module_level=True,
     )
+HAVE_WANDB = importlib.util.find_spec("wandb") is not None
 COMMON = """--num-layers 2 --hidden-size 32 --ffn-hidden-size 64 --num-attention-heads 4
  --seq-length 16 --max-position-embeddings 16 --position-embedding-type learned_absolute
  --micro-batch-size 2 --global-batch-size 4 --train-iters 8 --lr 1e-2 --min-lr 1e-2
@@ -76,7 +80,11 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
     made = Job(tmp_path_factory.mktemp("tree"))
     made.run("resident", streamed=False)
     board = ["--tensorboard-dir", str(made.base / "board"), "--log-timers-to-tensorboard"]
-    printed = made.run("streamed", "--save", str(made.checkpoints), "--save-interval", "5", *board)
+    if HAVE_WANDB:
+        board += ["--wandb-project", "p", "--wandb-exp-name", "n", "--wandb-save-dir",
+                  str(made.base / "wandb")]  # fmt: skip
+    printed = made.run("streamed", "--save", str(made.checkpoints), "--save-interval", "5", *board,
+                       WANDB_MODE="offline", WANDB_SILENT="true")  # fmt: skip
     (made.base / "printed").write_text(printed[1])
     return made
 
@@ -110,6 +118,38 @@ def test_the_tensorboard_writer_has_every_iteration(job: Job) -> None:
     for name in ("streamed-optimizer/step-seconds", "streamed-optimizer/wait-fetch-seconds"):
         assert [event.step for event in events.Scalars(name)] == [*range(1, 9)]
     assert max(event.value for event in events.Scalars("streamed-optimizer/step-seconds")) > 0
+
+
+def records(path: Path) -> Iterator[bytes]:
+    """Of an offline run: LevelDB's log format (blocks of 32 KiB, each chunk behind a checksum, a
+    length and whether it is a whole record, 1, or its end, 4) after a header of 7 bytes."""
+    data, at, whole = path.read_bytes(), 7, b""
+    while at + 7 <= len(data):
+        left = 32768 - at % 32768
+        if left < 7:
+            at += left
+            continue
+        _, size, kind = struct.unpack_from("<IHB", data, at)
+        whole += data[at + 7 : at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4):
+            yield whole
+            whole = b""
+
+
+@pytest.mark.skipif(not HAVE_WANDB, reason="wandb is not installed, so Megatron has no writer")
+def test_the_wandb_writer_has_every_iteration(job: Job) -> None:
+    """Offline, on the last rank, where Megatron makes one."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    (path,) = (job.base / "wandb").rglob("run-*.wandb")
+    name, seconds = "streamed-optimizer/step-seconds", {}
+    for one in map(Record.FromString, records(path)):
+        items = {"/".join(i.nested_key) or i.key: i.value_json for i in one.history.item}
+        if name in items:
+            seconds[one.history.step.num] = float(items[name])
+    assert list(seconds) == [*range(1, 9)], seconds
+    assert min(seconds.values()) > 0
 
 
 def test_a_resume_goes_on_with_the_same_bits(job: Job) -> None:

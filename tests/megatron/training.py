@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from megatron.core.distributed import finalize_model_grads
-from models import Case, build, data, loss_of
+from models import Case, build, data, loss_of, make_up_gradients
 
 
 @dataclass
@@ -35,6 +35,11 @@ class Run:
         for chunk in self.chunks:
             chunk.zero_grad_buffer()
         self.optimizer.zero_grad()
+        if case.pp > 1:
+            for chunk in self.chunks:
+                make_up_gradients(chunk, self.step)
+            finalize_model_grads(self.chunks)
+            return total
         for micro in range(case.micro_batches):
             last = micro == case.micro_batches - 1
             contexts = [] if last else [chunk.no_sync() for chunk in self.chunks]

@@ -55,6 +55,33 @@ TEST(ThreadPool, works_side_by_side) {
   EXPECT_EQ(arrived.load(), 2);
 }
 
+TEST(ThreadPool, the_failure_of_the_smallest_index_is_thrown_when_all_have_come_to_rest) {
+  for (const std::uint32_t threads : {1u, 4u}) {
+    ThreadPool pool(threads);
+    for (int round = 0; round < 20; ++round) {
+      std::vector<std::atomic<bool>> ran(64);
+      std::atomic<int> inside{0};
+      try {
+        pool.run_or_throw(ran.size(), [&](std::uint64_t i) {
+          ++inside;
+          ran[i] = true;
+          --inside;
+          if (i == 17 || i == 18 || i == 40) throw i;
+        });
+        FAIL() << "nothing was thrown";
+      } catch (const std::uint64_t index) {
+        EXPECT_EQ(index, 17u);
+      }
+      EXPECT_EQ(inside.load(), 0);
+      for (std::size_t i = 0; i <= 17; ++i) EXPECT_TRUE(ran[i]) << i;
+      EXPECT_FALSE(ran[63] && threads == 1) << "begun after a failure";
+    }
+    std::atomic<int> sum{0};
+    pool.run_or_throw(100, [&](std::uint64_t) { ++sum; });
+    EXPECT_EQ(sum.load(), 100);
+  }
+}
+
 TEST(ThreadPool, workers_block_every_signal_and_the_caller_keeps_its_mask) {
   sigset_t before;
   sigset_t after;

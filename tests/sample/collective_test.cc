@@ -13,7 +13,6 @@
 #include "host_adapters/sample/cpu_model.h"
 #include "host_adapters/sample/gradients.h"
 #include "host_adapters/sample/shared_memory.h"
-#include "millpond/error.hpp"
 #include "tests/sample/sample_text.h"
 
 namespace millpond::sample {
@@ -22,7 +21,8 @@ namespace {
 constexpr millpond_stream kHost = {MILLPOND_DEVICE_CPU, 0, 0};
 
 // Runs `body` for every rank, each on a thread.
-void on_ranks(Meeting& meeting, const std::function<void(Collective&, CpuDevice&)>& body) {
+void on_ranks(processes::Meeting& meeting,
+              const std::function<void(Collective&, CpuDevice&)>& body) {
   std::vector<std::thread> threads;
   for (std::uint32_t rank = 0; rank < meeting.ranks(); ++rank) {
     threads.emplace_back([&, rank] {
@@ -51,7 +51,7 @@ class Ranks : public testing::TestWithParam<std::uint32_t> {};
 TEST_P(Ranks, reduce_scatter_sums_as_a_balanced_tree_whatever_the_slot) {
   for (const std::size_t slot : {64U, 4096U}) {
     for (const std::size_t count : {1U, 5U, 333U}) {
-      Meeting meeting(GetParam(), slot * GetParam(), 60.0);
+      processes::Meeting meeting(GetParam(), slot * GetParam(), 60.0);
       on_ranks(meeting, [&](Collective& ranks, CpuDevice&) {
         std::vector<float> send(count * ranks.size());
         for (std::size_t i = 0; i < send.size(); ++i) send[i] = addend(ranks.rank(), i);
@@ -71,7 +71,7 @@ TEST_P(Ranks, reduce_scatter_sums_as_a_balanced_tree_whatever_the_slot) {
 
 TEST_P(Ranks, all_gather_orders_by_rank) {
   for (const std::size_t bytes : {1U, 64U, 1000U}) {
-    Meeting meeting(GetParam(), 64, 60.0);
+    processes::Meeting meeting(GetParam(), 64, 60.0);
     on_ranks(meeting, [&](Collective& ranks, CpuDevice&) {
       std::vector<std::uint8_t> all(bytes * ranks.size(), 0xEE);
       const std::vector<std::uint8_t> own(bytes, static_cast<std::uint8_t>(ranks.rank() + 1));
@@ -82,42 +82,6 @@ TEST_P(Ranks, all_gather_orders_by_rank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Counts, Ranks, testing::Values(1U, 2U, 3U, 5U, 8U));
-
-TEST(MeetingTest, one_that_stays_away_is_named_and_nobody_meets_again) {
-  Meeting meeting(3, 64, 0.2);
-  std::vector<std::int32_t> codes(3, MILLPOND_OK);
-  std::vector<std::string> words(3);
-  const auto meet = [&](std::uint32_t rank) {
-    try {
-      meeting.meet(rank, "test");
-    } catch (const Error& error) {
-      codes[rank] = error.code();
-      words[rank] = error.what();
-    }
-  };
-  std::thread other([&] { meet(2); });
-  meet(0);
-  other.join();
-  for (const std::uint32_t rank : {0U, 2U}) {
-    EXPECT_TRUE(codes[rank] == MILLPOND_E_TIMEOUT || codes[rank] == MILLPOND_E_PEER);
-    EXPECT_NE(words[rank].find("rank 1 did not come"), std::string::npos) << words[rank];
-  }
-  meet(1);
-  EXPECT_EQ(codes[1], MILLPOND_E_PEER);
-}
-
-TEST(MeetingTest, one_that_ended_ends_the_others_at_once) {
-  Meeting meeting(2, 64, 60.0);
-  std::thread death([&] { meeting.mark_ended(1, "was ended by signal 9"); });
-  try {
-    meeting.meet(0, "all_gather");
-    ADD_FAILURE();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), MILLPOND_E_PEER);
-    EXPECT_NE(std::string(error.what()).find("rank 1 was ended by signal 9"), std::string::npos);
-  }
-  death.join();
-}
 
 TEST(LayoutTest, ranges_cover_every_element_once_and_are_cut_at_slices) {
   for (const std::uint32_t ranks : {1U, 2U, 3U, 4U, 7U}) {
@@ -152,7 +116,7 @@ TEST(GradientsTest, the_number_of_ranks_changes_no_bit) {
   const auto compute = [&](std::uint32_t count, std::vector<float>* gradient, double* nats,
                            double* norm) {
     EXPECT_EQ(unfit_micro_batches(kMicroBatches, count), "");
-    Meeting meeting(count, 4096, 60.0);
+    processes::Meeting meeting(count, 4096, 60.0);
     const Layout layout(shape, count);
     gradient->assign(layout.elements(0), 0.0F);
     on_ranks(meeting, [&](Collective& ranks, CpuDevice& device) {

@@ -100,21 +100,64 @@ TEST_F(RanksProgram, B25_one_rank_killed_ends_all_and_the_save_resumes_to_the_sa
   EXPECT_EQ(digest_in_log(), uninterrupted);
 }
 
-TEST_F(RanksProgram, any_number_of_ranks_resumes_what_two_have_saved) {
-  const auto on = [this](const char* count, std::vector<std::string> more) {
+// The number of ranks changes from run to run, and the learning rates are those of 12 steps.
+class Resharding : public RanksProgram {
+ protected:
+  std::vector<std::string> on(const char* count, std::vector<std::string> more) {
     more.insert(more.begin(), {"--ranks", count, "--threads", "1", "--tile-elements", "4096",
-                               "--block-elements", "4096", "--quiet", "--steps", "12"});
+                               "--block-elements", "4096", "--quiet"});
     return training(more);
-  };
-  ASSERT_EQ(run(on("2", {})), 0) << contents(log());
-  const std::string uninterrupted = digest_in_log();
-  ASSERT_EQ(run(on("2", {"--save", saves(), "--stop-after", "7"})), 0) << contents(log());
-  EXPECT_NE(digest_in_log(), uninterrupted);
-  for (const char* count : {"1", "2", "4"}) {
-    ASSERT_EQ(run(on(count, {"--resume", saves()})), 0) << contents(log());
-    EXPECT_NE(contents(log()).find("resumed after step 7\n"), std::string::npos);
-    EXPECT_EQ(digest_in_log(), uninterrupted) << count;
   }
+  std::string uninterrupted(const char* count) {
+    EXPECT_EQ(run(on(count, {"--steps", "12"})), 0) << contents(log());
+    return digest_in_log();
+  }
+};
+
+TEST_F(Resharding, any_number_of_ranks_resumes_what_two_have_saved) {
+  const std::string wanted = uninterrupted("2");
+  ASSERT_EQ(run(on("2", {"--steps", "12", "--save", saves(), "--stop-after", "7"})), 0)
+      << contents(log());
+  EXPECT_NE(digest_in_log(), wanted);
+  for (const char* count : {"1", "2", "4"}) {
+    ASSERT_EQ(run(on(count, {"--steps", "12", "--resume", saves()})), 0) << contents(log());
+    EXPECT_NE(contents(log()).find("resumed after step 7\n"), std::string::npos);
+    EXPECT_EQ(digest_in_log(), wanted) << count;
+  }
+}
+
+TEST_F(Resharding, four_two_four_have_the_bytes_of_four) {
+  const std::string wanted = uninterrupted("4");
+  ASSERT_EQ(run(on("4", {"--steps", "12", "--save", saves(), "--stop-after", "4"})), 0)
+      << contents(log());
+  ASSERT_EQ(
+      run(on("2", {"--steps", "12", "--save", saves(), "--stop-after", "8", "--resume", saves()})),
+      0)
+      << contents(log());
+  ASSERT_EQ(run(on("4", {"--steps", "12", "--resume", saves()})), 0) << contents(log());
+  EXPECT_NE(contents(log()).find("resumed after step 8\n"), std::string::npos);
+  EXPECT_EQ(digest_in_log(), wanted);
+}
+
+// Wherever the kill strikes from the beginning of the load on.
+TEST_F(Resharding, B25_one_killed_while_all_load_ends_them_and_harms_no_save) {
+  const std::string wanted = uninterrupted("4");
+  ASSERT_EQ(run(on("2", {"--steps", "12", "--save", saves(), "--stop-after", "7"})), 0)
+      << contents(log());
+  const pid_t family = start(on("4", {"--steps", "1000000", "--resume", saves()}));
+  ASSERT_TRUE(wait_until_told("loading ")) << contents(log());
+  const pid_t victim = process_of("1");
+  ASSERT_GT(victim, 0) << contents(log());
+  kill(victim, SIGKILL);
+  const auto killed = Clock::now();
+  const int status = wait_for(family);
+  EXPECT_LT(Clock::now() - killed, std::chrono::seconds(20));
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
+  const std::string told = contents(log());
+  EXPECT_NE(told.find("rank 1 was ended by signal 9"), std::string::npos) << told;
+  EXPECT_NE(told.find("rank 0: millpond-sample: "), std::string::npos) << told;
+  ASSERT_EQ(run(on("4", {"--steps", "12", "--resume", saves()})), 0) << contents(log());
+  EXPECT_EQ(digest_in_log(), wanted);
 }
 
 TEST_F(RanksProgram, one_that_stops_ends_the_others_after_the_timeout) {

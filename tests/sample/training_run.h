@@ -2,8 +2,8 @@
 #ifndef MILLPOND_TESTS_SAMPLE_TRAINING_RUN_H_
 #define MILLPOND_TESTS_SAMPLE_TRAINING_RUN_H_
 
+#include "host_adapters/processes/meeting.h"
 #include "host_adapters/sample/arguments.h"
-#include "host_adapters/sample/meeting.h"
 #include "host_adapters/sample/place.h"
 #include "host_adapters/sample/progress.h"
 #include "host_adapters/sample/trainer.h"
@@ -31,7 +31,7 @@ inline Arguments small_run(const TestDirectory& directory, Mode mode) {
 
 inline RunResult run(const Arguments& arguments) {
   Progress progress(true);
-  Meeting meeting(1, kSlotBytes, 60.0);
+  processes::Meeting meeting(1, kSlotBytes, 60.0);
   return train(arguments, Place(arguments, meeting, 0), progress);
 }
 

@@ -113,7 +113,7 @@ TEST(Formats, stay_within_their_limits_of_fp32) {
   a.hyper = {};
   a.evaluation_bytes = 8192;
   Progress progress(true);
-  Meeting meeting(1, kSlotBytes, 60.0);
+  processes::Meeting meeting(1, kSlotBytes, 60.0);
   const FormatTable table = try_formats(a, Place(a, meeting, 0), progress);
   EXPECT_TRUE(table.within_limits) << table.text;
   std::fputs(table.text.c_str(), stdout);

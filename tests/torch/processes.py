@@ -1,4 +1,5 @@
-"""Runs functions of a test's worker file in several processes of one gloo group."""
+"""Runs functions of a test's worker file in several processes of one group: gloo on CPUs, nccl and
+nothing beside it where MILLPOND_TEST_DEVICE is cuda."""
 
 from __future__ import annotations
 
@@ -78,11 +79,15 @@ def run_ranks(worker: str, ranks: int, folder: Path, *cases: str) -> None:
 
 def main(cases: dict[str, Any]) -> None:
     """The worker's end."""
+    import torch
     import torch.distributed as dist
 
     dump_when_late()
+    on_cuda = os.environ.get("MILLPOND_TEST_DEVICE") == "cuda"
+    if on_cuda:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group(
-        "gloo",
+        "nccl" if on_cuda else "gloo",
         init_method=f"file://{os.environ['RENDEZVOUS']}",
         rank=int(os.environ["RANK"]),
         world_size=int(os.environ["WORLD_SIZE"]),

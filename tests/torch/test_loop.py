@@ -250,6 +250,6 @@ def test_a_changed_dtype_after_steps_is_an_error(scratch) -> None:
     twin = Twin(scratch, shapes=[(4099,)], dtypes=[torch.float32], groups=({},))
     twin.step()
     twin.mine[0].data = twin.mine[0].data.bfloat16()
-    twin.mine[0].grad = torch.zeros(4099, dtype=torch.bfloat16)
+    twin.mine[0].grad = torch.zeros_like(twin.mine[0])
     with pytest.raises(millpond.MillpondError, match="its state would be lost"):
         twin.optimizer.step()

@@ -6,7 +6,8 @@
  * Runtime calls: every rank of the group takes part, also one that has failed or has no store. Each
  * does a fixed number of allgather rounds: save_begin 1, save_commit 2, load_commit 1 (none where
  * the group has one rank). Where that round told all ranks so, load_commit takes more: one because
- * their newest saves differ, two because the save was made by other ranks. */
+ * their newest saves differ, two because not every saved store is taken whole by one of its name.
+ */
 #ifndef MILLPOND_CHECKPOINT_H_
 #define MILLPOND_CHECKPOINT_H_
 

@@ -21,7 +21,7 @@ from .interrupts import INTERRUPTS
 from .plugin import Plugin, default_plugin, fresh_status, str_of
 
 ONE_RANK = abi.Group(0, 0, 1)
-CPU_STREAM = abi.Stream(abi.DEVICE_CPU, 0, 0)
+Path_ = str | os.PathLike[str]
 
 
 class Runtime:
@@ -117,10 +117,10 @@ class Store:
         runtime.call(self.table.create, runtime.handle, str_of(uid), self.handle)
         self._state = runtime.plugin.extension("state/1", abi.ExtState)
 
-    def bind(self, profile: Any, pointers: Any, stream: abi.Stream = CPU_STREAM) -> Any:
+    def bind(self, profile: Any, pointers: Any, stream: abi.Stream) -> Any:
         """profile: a HostProfile; pointers: a ctypes array of ShardPointers in its order of shards,
-        whose memory stays borrowed until the next bind. Returns the BindReport; RefusedError has
-        every refusal."""
+        whose memory stays borrowed until the next bind. stream: here and below, the one in whose
+        order the parameters are valid. Returns the BindReport; RefusedError has every refusal."""
         raw = profile.SerializeToString()
         args = abi.BindArgs(
             abi.header_of(abi.BindArgs, abi.TYPE_BIND_ARGS),
@@ -143,27 +143,28 @@ class Store:
         flags = self.runtime.call(self.table.step, self.handle, args, cancel_at=2)
         return not flags & abi.STATUS_SKIPPED
 
-    def refresh(self, stream: abi.Stream = CPU_STREAM) -> None:
+    def refresh(self, stream: abi.Stream) -> None:
         """Mains := parameters, for all shards; moments and counters stay."""
         args = abi.RefreshArgs(
             abi.header_of(abi.RefreshArgs, abi.TYPE_REFRESH_ARGS), None, 0, stream
         )
         self.runtime.call(self.table.refresh_main, self.handle, args)
 
-    def save(self, path: str | os.PathLike[str], flags: int, save_id: str = "") -> None:
+    def save(self, path: Path_, flags: int, save_id: str, stream: abi.Stream) -> None:
         """flags: abi.IO_*; with a save's id, or IO_COMMIT for one rank with one store."""
-        self._io(self.table.save_to, path, flags, save_id)
+        self._io(self.table.save_to, path, flags, save_id, stream)
 
-    def load(self, path: str | os.PathLike[str], flags: int = 0, save_id: str = "") -> None:
+    def load(self, path: Path_, flags: int, save_id: str, stream: abi.Stream) -> None:
         """Verifies everything, then installs; a refusal changes nothing."""
-        self._io(self.table.load_from, path, flags, save_id)
+        self._io(self.table.load_from, path, flags, save_id, stream)
 
     def _io(
-        self, function: Callable[..., int], path: str | os.PathLike[str], flags: int, save_id: str
-    ) -> None:
+        self, function: Callable[..., int], path: Path_, flags: int, save_id: str,
+        stream: abi.Stream,
+    ) -> None:  # fmt: skip
         where, which = str_of(os.fspath(path)), str_of(save_id)
         header = abi.header_of(abi.IoArgs, abi.TYPE_IO_ARGS)
-        args = abi.IoArgs(header, where, which if save_id else abi.Str(), flags, CPU_STREAM)
+        args = abi.IoArgs(header, where, which if save_id else abi.Str(), flags, stream)
         self.runtime.call(function, self.handle, args)
 
     def poll(self) -> abi.SaveProgress:

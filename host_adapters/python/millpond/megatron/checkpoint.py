@@ -20,10 +20,12 @@ from .. import abi
 from ..errors import CheckpointError, MillpondError, StateError
 from . import markers, reference
 from .grouping import apply_groups
+from .layout import why_absent
 
 LOG = logging.getLogger("millpond.megatron")
 DIRECTORY = "nvme_opt_state"
 POLICIES = ("error", "init_from_model")
+REST = "millpond_rest"  # in a state dict under way: markers of ranks that are not there
 FROM_MODEL, IMPORTED = "from_model", "imported"  # in the place of a save's id
 
 
@@ -153,7 +155,7 @@ class Checkpoints:
         """Each store's part. A failure is a vote in the commit, which every rank waits for."""
         try:
             for member in self._session.members():
-                member.store.save(base, abi.IO_BACKGROUND, save_id)
+                member.store.save(base, abi.IO_BACKGROUND, save_id, member.stream)
         except MillpondError as failure:
             LOG.error("save %s: %s", save_id, failure)
             return failure
@@ -177,7 +179,8 @@ class Checkpoints:
         if not asked:
             return original(state, directory, *args, **kw)
         base, ranks = Path(str(directory)) / DIRECTORY, self._session.ranks
-        missing = markers.retarget(asked, markers.keys_in_checkpoint(str(directory)))
+        present = markers.keys_in_checkpoint(str(directory))
+        missing = markers.retarget(asked, present)
         if len(missing) == len(asked):
             if reference.is_there(base):
                 return self._import(base, original, state, directory, *args, **kw)
@@ -192,9 +195,13 @@ class Checkpoints:
                 "loaded parameters and steps 0.",
                 code=abi.E_MISSING,
             )
-        markers.share(asked, ranks.gather_objects([one.key for one in asked]), ranks.rank)
-        loaded = original(state, directory, *args, **kw)
-        entries = list(markers.entries_in(loaded[0] if isinstance(loaded, tuple) else loaded))
+        keys = ranks.gather_objects([one.key for one in asked])
+        markers.share(asked, keys, ranks.rank)
+        rest = markers.unclaimed(present, keys) if ranks.rank == 0 else {}
+        loaded = original(state | {REST: rest} if rest else state, directory, *args, **kw)
+        plain = loaded[0] if isinstance(loaded, tuple) else loaded
+        plain.pop(REST, None)
+        entries = list(markers.entries_in(plain))
         if not entries:
             raise CheckpointError(
                 f"{directory}: the load came back without the optimizer state that it was asked "
@@ -206,15 +213,15 @@ class Checkpoints:
 
     def _install(self, base: Path, save_id: str) -> None:
         """Verified on all ranks first, then on all stores or none. Collective."""
-        session = self._session
-        try:
-            for member in session.members():
-                member.store.load(base, abi.IO_STAGE | abi.IO_KEEP_MODEL, save_id)
-        except MillpondError as failure:
-            LOG.error("load of %s: %s", save_id, failure)
-            refused: MillpondError | None = failure
-        else:
-            refused = None
+        session, refused = self._session, None
+        for member in session.members():
+            try:
+                flags = abi.IO_STAGE | abi.IO_KEEP_MODEL
+                member.store.load(base, flags, save_id, member.stream)
+            except MillpondError as failure:
+                refused = why_absent(failure, member.optimizer)
+                LOG.error("load of %s: %s", save_id, refused)
+                break
         try:
             session.runtime.load_commit(session.ranks.group)
         except MillpondError as verdict:

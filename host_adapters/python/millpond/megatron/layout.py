@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import abi
-from ..errors import MillpondError
+from ..errors import CheckpointError, MillpondError
 
 _LAYER = re.compile(r"^(.*\blayers)\.(\d+)$")
 _EXPERT = re.compile(r"(\.local_experts\.)(\d+)(\.)")
@@ -136,9 +136,26 @@ def _with_expert(name: str, first: int) -> str:
 
 
 def _interleaved(optimizer: Any, name: str, parameter: Tensor) -> bool:
-    """A rank's part is not one box: gated layers hold a part of the gate and one of the rest."""
+    """A rank's part is not one box."""
+    return getattr(parameter, "partition_stride", 1) != 1 or _gated(optimizer, name)
+
+
+def _gated(optimizer: Any, name: str) -> bool:
+    """A layer of which each rank holds a part of the gate and one of the rest."""
     gated = getattr(optimizer.model_chunks[0].config, "gated_linear_unit", False)
-    return getattr(parameter, "partition_stride", 1) != 1 or (gated and "linear_fc1." in name)
+    return bool(gated) and "linear_fc1." in name
+
+
+def why_absent(failure: MillpondError, optimizer: Any) -> MillpondError:
+    """A load's failure, where the size of tensor parallelism is behind it with the words."""
+    if failure.code not in (abi.E_MISMATCH, abi.E_MISSING) or not _gated(optimizer, failure.field):
+        return failure
+    return CheckpointError(
+        f"{failure}. The rows of a gated layer are laid out for one size of tensor parallelism: "
+        "load with the --tensor-model-parallel-size that saved.",
+        code=failure.code,
+        field=failure.field,
+    )
 
 
 def names_of(chunks: Sequence[torch.nn.Module]) -> dict[Tensor, str]:

@@ -83,6 +83,17 @@ def share(markers: list[Any], asked: list[list[str]], rank: int) -> None:
         marker.replica_id = 0 if first == rank else rank + 1
 
 
+def unclaimed(present: set[str], asked: list[list[str]]) -> dict[str, Any]:
+    """Markers of the checkpoint that no rank asks for, since there are fewer: Megatron's strict
+    loads want all of it asked for. By key."""
+    from megatron.core.dist_checkpointing.mapping import ShardedObject
+
+    claimed = {key for keys in asked for key in keys}
+    return {
+        key: ShardedObject(key, None, (1,), (0,), replica_id=0) for key in sorted(present - claimed)
+    }
+
+
 def keys_in_checkpoint(directory: str) -> set[str]:
     """Keys of the markers that a torch_dist checkpoint has. Reads its metadata."""
     from megatron.core.dist_checkpointing.serialization import load_sharded_metadata

@@ -57,6 +57,11 @@ class Member:
         buffers = self.optimizer.buffers
         return buffers[0].grad_data.device if buffers else torch.device("cpu")
 
+    @property
+    def stream(self) -> abi.Stream:
+        """In whose order torch works on this member's device now."""
+        return stream_of(self.device)
+
     # ---- binding
 
     def bind(self) -> None:
@@ -73,7 +78,7 @@ class Member:
         for i, shard in enumerate(self.shards):
             model = tensor_of(shard.model, DTYPES[shard.parameter.dtype])
             pointers[i] = abi.ShardPointers(i, model, nothing, nothing)
-        self.store.bind(self._profile(groups), pointers, stream_of(self.device))
+        self.store.bind(self._profile(groups), pointers, self.stream)
         self._bound = [shard.model.data_ptr() for shard in self.shards]
 
     def _profile(self, groups: list[dict[str, Any]]) -> Any:
@@ -150,13 +155,14 @@ class Member:
                 code=abi.E_UNSUPPORTED,
                 field="load_main_params_from_ckpt",
             )
-        self.store.refresh(stream_of(self.device))
+        self.store.refresh(self.stream)
 
     # ---- a step
 
     def check(self) -> None:
         """What a step needs, looked at on every rank before any rank applies anything: gradients in
-        place, ranges that are what was bound (else it binds anew)."""
+        place, ranges that are what was bound (else it binds anew), and whatever the plugin demands
+        of its arguments, hyperparameters among them."""
         if not self.ready:
             raise StateError(
                 "the inner optimizer's step was called outside Megatron's training step (a dummy "
@@ -172,22 +178,26 @@ class Member:
             self._grads[i] = self._gradient(shard)
         if moved:
             self.bind()
+        self._call(found_inf=1)  # a skipped step is one whose arguments were all looked at
 
     def step(self) -> None:
         """Runs the store's step, after `check`. Gradients are Megatron's own, reduced, unscaled and
         clipped."""
         self.ready = False
+        self._call(found_inf=0)
+        self.stepped = True
+
+    def _call(self, found_inf: int) -> None:
         groups = self.inner.param_groups
         array = (abi.GroupStep * len(groups))(
             *(arithmetic.group_step(self.inner, group, i) for i, group in enumerate(groups))
         )
         args = abi.StepArgs(
             abi.header_of(abi.StepArgs, abi.TYPE_STEP_ARGS), self.epoch, span_of(array),
-            ctypes.addressof(self._grads), None, None, len(self.shards), 1.0, 0,
-            (ctypes.c_uint8 * 3)(), stream_of(self.device),
+            ctypes.addressof(self._grads), None, None, len(self.shards), 1.0, found_inf,
+            (ctypes.c_uint8 * 3)(), self.stream,
         )  # fmt: skip
         self.store.step(args)
-        self.stepped = True
 
     def note_taken(self) -> None:
         """After every rank's step is good."""
@@ -244,7 +254,7 @@ class Member:
     def restart_from_model(self) -> None:
         """mains := parameters, moments zero, steps 0."""
         nowhere = os.path.join(self.session.scratch, f"none-{secrets.token_hex(8)}")
-        self.store.load(nowhere, abi.IO_INIT_FROM_MODEL)
+        self.store.load(nowhere, abi.IO_INIT_FROM_MODEL, "", self.stream)
 
     def state_dict(self) -> dict[str, Any]:
         """What Megatron keeps in the model file: groups without parameters, the step, the grad

@@ -282,8 +282,7 @@ class StreamedOptimizer(torch.optim.Optimizer):
     def refresh(self) -> None:
         """Mains := weights, after weights were written in a way that autograd does not count
         (`parameter.data`). Other writes are noticed by the next step."""
-        self._streamed.store.refresh()
-        self._streamed.bound.note_versions()
+        self._streamed.refresh()
 
     def close(self) -> None:
         """Destroys the state and its scratch files. The optimizer is of no use afterwards."""

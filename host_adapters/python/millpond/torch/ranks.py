@@ -99,14 +99,16 @@ class Ranks:
 
     def spread(self, parts: Sequence[Sequence[Tensor]]) -> None:
         """parts[r]: flat views of what rank r has updated, listed alike on every rank. Afterwards
-        all ranks have all of them. Collective."""
+        all ranks have all of them. Collective. Tensors of the CPU travel on a device that the group
+        knows."""
         for rank, views in enumerate(parts):
             source = self._global(rank)
             for piece in _pieces(views):
-                if len(piece) == 1:
+                there = self.device() if piece[0].device.type == "cpu" else piece[0].device
+                if len(piece) == 1 and there == piece[0].device:
                     dist.broadcast(piece[0], src=source, group=self.process_group)
                     continue
-                joined = torch.cat(piece)
+                joined = torch.cat(piece).to(there)
                 dist.broadcast(joined, src=source, group=self.process_group)
                 if rank != self.rank:
                     sizes = [view.numel() for view in piece]

@@ -15,12 +15,15 @@ class Save:
     """Begun on construction, which is collective and returns when later steps cannot change what is
     saved. Without commit nothing counts."""
 
-    def __init__(self, store: Store, ranks: Ranks, path: str | os.PathLike[str], background: bool):
+    def __init__(
+        self, store: Store, ranks: Ranks, path: str | os.PathLike[str], background: bool,
+        stream: abi.Stream,
+    ):  # fmt: skip
         self._store, self._ranks = store, ranks
         self.save_id = store.runtime.save_begin(path, ranks.group)
         self._failure: MillpondError | None = None
         try:
-            store.save(path, abi.IO_BACKGROUND if background else 0, self.save_id)
+            store.save(path, abi.IO_BACKGROUND if background else 0, self.save_id, stream)
         except MillpondError as failure:
             self._failure = failure  # told by commit, where all ranks are
 

@@ -274,7 +274,7 @@ class Streamed:
 
     def save(self, path: str | os.PathLike[str], background: bool) -> Save:
         """Begins a save; its commit makes it count. Collective."""
-        return Save(self.store, self.ranks, path, background)
+        return Save(self.store, self.ranks, path, background, stream_of(self.bound.device))
 
     def load(self, path: str | os.PathLike[str], save_id: str = "") -> None:
         """Verifies on all ranks, then installs on all. Collective."""
@@ -282,7 +282,7 @@ class Streamed:
         with INTERRUPTS.held(1):
             failure: MillpondError | None = None
             try:
-                self.store.load(path, abi.IO_STAGE, save_id)
+                self.store.load(path, abi.IO_STAGE, save_id, stream_of(self.bound.device))
             except MillpondError as raised:
                 failure = raised
             try:
@@ -295,6 +295,11 @@ class Streamed:
                 bound.spread()
             bound.note_updated()
             self.loaded = True
+
+    def refresh(self) -> None:
+        """Mains := weights, as they are now."""
+        self.store.refresh(stream_of(self.bound.device))
+        self.bound.note_versions()
 
     def counters(self) -> list[int]:
         """Completed steps of every entry."""

@@ -1,13 +1,13 @@
 // Memory that the processes of a run share, and the place where they wait for one another. It is
 // made before the ranks are forked and has no name: nothing is left when they are gone.
-#ifndef MILLPOND_HOST_ADAPTERS_SAMPLE_MEETING_H_
-#define MILLPOND_HOST_ADAPTERS_SAMPLE_MEETING_H_
+#ifndef MILLPOND_HOST_ADAPTERS_PROCESSES_MEETING_H_
+#define MILLPOND_HOST_ADAPTERS_PROCESSES_MEETING_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
-namespace millpond::sample {
+namespace millpond::processes {
 
 class Meeting {
  public:
@@ -54,6 +54,6 @@ class Meeting {
   Shared* shared_;
 };
 
-}  // namespace millpond::sample
+}  // namespace millpond::processes
 
-#endif  // MILLPOND_HOST_ADAPTERS_SAMPLE_MEETING_H_
+#endif  // MILLPOND_HOST_ADAPTERS_PROCESSES_MEETING_H_

@@ -1,4 +1,4 @@
-#include "host_adapters/sample/meeting.h"
+#include "host_adapters/processes/meeting.h"
 
 #include <linux/futex.h>
 #include <sys/mman.h>
@@ -16,7 +16,7 @@
 
 #include "millpond/error.hpp"
 
-namespace millpond::sample {
+namespace millpond::processes {
 namespace {
 
 constexpr std::size_t kPage = 4096;
@@ -122,7 +122,7 @@ void Meeting::check(std::uint32_t rank, const char* what) const {
     if (other == rank || !place(other).ended.written()) continue;
     throw Error(MILLPOND_E_PEER, what,
                 "rank " + std::to_string(other) + " " + place(other).ended.text)
-        .remedy("Look for its own message; then start again with --resume");
+        .remedy("Look for its own message; then start again");
   }
   if (shared_->broken.written()) {
     throw Error(MILLPOND_E_PEER, what, shared_->broken.text);
@@ -162,4 +162,4 @@ void Meeting::meet(std::uint32_t rank, const char* what) {
   }
 }
 
-}  // namespace millpond::sample
+}  // namespace millpond::processes

@@ -1,14 +1,14 @@
 // The processes of a run on one machine: forked, watched, and ended together.
-#ifndef MILLPOND_HOST_ADAPTERS_SAMPLE_RANKS_H_
-#define MILLPOND_HOST_ADAPTERS_SAMPLE_RANKS_H_
+#ifndef MILLPOND_HOST_ADAPTERS_PROCESSES_RANKS_H_
+#define MILLPOND_HOST_ADAPTERS_PROCESSES_RANKS_H_
 
 #include <cstdint>
 #include <functional>
 #include <string_view>
 
-#include "host_adapters/sample/meeting.h"
+#include "host_adapters/processes/meeting.h"
 
-namespace millpond::sample {
+namespace millpond::processes {
 
 // Runs `body(rank)` in one process for each rank of the meeting and returns when all have ended: 0
 // where all returned 0, else the exit code of the first that ended otherwise (1 after a signal). A
@@ -20,6 +20,6 @@ namespace millpond::sample {
 int run_ranks(Meeting& meeting, const std::function<int(std::uint32_t rank)>& body,
               const std::function<void(std::string_view)>& tell);
 
-}  // namespace millpond::sample
+}  // namespace millpond::processes
 
-#endif  // MILLPOND_HOST_ADAPTERS_SAMPLE_RANKS_H_
+#endif  // MILLPOND_HOST_ADAPTERS_PROCESSES_RANKS_H_

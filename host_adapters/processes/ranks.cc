@@ -1,4 +1,4 @@
-#include "host_adapters/sample/ranks.h"
+#include "host_adapters/processes/ranks.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -16,7 +16,7 @@
 
 #include "millpond/error.hpp"
 
-namespace millpond::sample {
+namespace millpond::processes {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -120,4 +120,4 @@ int run_ranks(Meeting& meeting, const std::function<int(std::uint32_t)>& body,
   return family.wait();
 }
 
-}  // namespace millpond::sample
+}  // namespace millpond::processes
