@@ -46,8 +46,8 @@ typedef struct millpond_ext_probe {
    * bytes_written}], checks (drive)}, update {elements, bytes, threads, update_s, ceiling_s,
    * update_bytes_per_s, update_ceiling_bytes_per_s}: what the update reads and writes, each once,
    * and a loop with the same loads and stores and no arithmetic; bus {up_bytes_per_s,
-   * down_bytes_per_s, both_bytes_per_s (at once, the total)}; cuda_update {as update}; pin {bytes, touch_s (mapping the memory and
-   * touching its pages), register_s (with CUDA), threads}. */
+   * down_bytes_per_s, both_bytes_per_s (at once, the total)}; cuda_update {as update}; pin {bytes,
+   * touch_s (mapping the memory and touching its pages), register_s (with CUDA), threads}. */
   millpond_files_fn ceilings;
 } millpond_ext_probe;
 
