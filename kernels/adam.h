@@ -23,6 +23,8 @@ enum class Variant : std::uint8_t {
   kTorchCudaFused2,     // "torch_cuda_fused/2"       torch 2.11: in float
   kTorchCudaForeach,    // "torch_cuda_foreach/1"
   kTorchCudaSingle,     // "torch_cuda_single/1"
+  kTeFusedAdamFast,     // "te_fused_adam_fast/1"     Transformer Engine's and apex's own builds:
+                        // --use_fast_math
 };
 const char* variant_name(Variant v);
 bool parse_variant(const char* name, std::uint64_t length, Variant* variant);

@@ -2,6 +2,7 @@
 // says so. Formats are looked at once a group; the variant is a template argument.
 #include "kernels/adam_cuda.h"
 
+#include "kernels/formulas_cuda.cuh"
 #include "kernels/group_cuda.cuh"
 
 namespace millpond::kernels {
@@ -9,75 +10,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr unsigned kWarp = 32;
-
-template <Variant kVariant>
-struct Formula;
-
-__device__ __forceinline__ TorchCpuScalars<Lane> python_scalars(const Scalars& s) {
-  return {Lane(s.one_minus_beta1),
-          Lane(s.one_minus_beta2),
-          Lane(s.beta2),
-          Lane(s.decay),
-          Lane(s.step_size),
-          Lane(s.bias2_sqrt),
-          Lane(s.eps),
-          fabsf(s.one_minus_beta1) < 0.5F};
-}
-
-template <>
-struct Formula<Variant::kTorchCudaForeach> {
-  TorchCpuScalars<Lane> c;
-  __device__ explicit Formula(const Scalars& s) : c(python_scalars(s)) {}
-  __device__ void operator()(State<Lane>& state, Lane grad) const {
-    torch_cuda_foreach_adam<false>(state, grad, c);
-  }
-};
-template <>
-struct Formula<Variant::kTorchCudaSingle> {
-  TorchCpuScalars<Lane> c;
-  __device__ explicit Formula(const Scalars& s) : c(python_scalars(s)) {}
-  __device__ void operator()(State<Lane>& state, Lane grad) const {
-    torch_cuda_foreach_adam<true>(state, grad, c);
-  }
-};
-template <>
-struct Formula<Variant::kTorchCudaFused2> {
-  TorchCudaFusedScalars<Lane> c;
-  __device__ explicit Formula(const Scalars& s)
-      : c{Lane(s.beta1),
-          Lane(s.beta2),
-          Lane(s.lr) * Lane(s.weight_decay),
-          Lane(s.step_size),
-          Lane(s.bias2_sqrt),
-          Lane(s.eps),
-          s.decoupled && s.weight_decay != 0.0F} {}
-  __device__ void operator()(State<Lane>& state, Lane grad) const {
-    torch_cuda_fused_adam(state, grad, c);
-  }
-};
-template <>
-struct Formula<Variant::kTeFusedAdam> {
-  TeScalars<Lane> c;
-  __device__ explicit Formula(const Scalars& s)
-      : c{Lane(s.lr),
-          Lane(s.beta1),
-          Lane(s.beta2),
-          Lane(s.one_minus_beta1),
-          Lane(s.one_minus_beta2),
-          Lane(s.bias1),
-          Lane(s.bias2),
-          Lane(s.eps),
-          Lane(s.weight_decay)} {}
-  __device__ void operator()(State<Lane>& state, Lane grad) const { te_adam(state, grad, c); }
-};
-
-// What comes before the formula: scaling, direction, weight decay as part of the gradient (L2).
-__device__ __forceinline__ Lane shaped(Lane grad, Lane main, const Scalars& s) {
-  if (s.grad_scale != 1.0F) grad = grad / Lane(s.grad_scale);
-  if (s.maximize) grad = -grad;
-  if (!s.decoupled && s.weight_decay != 0.0F) grad = fma(main, Lane(s.weight_decay), grad);
-  return grad;
-}
 
 // The piece that has this group: the last whose first_group is not beyond it. All lanes of the warp
 // look for it together, each at one of 32 pieces: three rounds for 10,000.
@@ -105,10 +37,9 @@ struct Place {
 
 template <int kQuads>
 __device__ __forceinline__ Place place_in(const CudaPiece& piece, std::uint32_t group,
-                                          std::uint64_t part) {
-  constexpr std::uint64_t kParts = 2 / kQuads;
+                                          unsigned part) {
   const std::uint64_t begin = (group - piece.first_group) * kGroupElements;
-  return {group, static_cast<int>(part % kParts * 128 + threadIdx.x % kWarp * 4),
+  return {group, static_cast<int>(part * 128 + threadIdx.x % kWarp * 4),
           static_cast<int>(min(piece.count - begin, kGroupElements)), piece.shard_begin + begin};
 }
 
@@ -129,16 +60,20 @@ __device__ __forceinline__ FlatSegment segment_at(const CudaTile& tile, int whic
           s.storage};
 }
 
-// Calls body(place, piece) for every part of the tile that is this warp's.
+// Calls body(place, shard) for every part of the groups that are this warp's. A piece is looked for
+// once a group, which is what a tile of small shards spends its time on.
 template <int kQuads, class Body>
 __device__ __forceinline__ void each_group(const CudaTile& tile, Body body) {
-  constexpr std::uint64_t kParts = 2 / kQuads;
-  const std::uint64_t warps = static_cast<std::uint64_t>(gridDim.x) * (kThreads / kWarp);
-  for (std::uint64_t part = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp;
-       part < tile.groups * kParts; part += warps) {
-    const auto group = static_cast<std::uint32_t>(part / kParts);
+  constexpr unsigned kParts = 2 / kQuads;
+  const std::uint32_t warps = gridDim.x * (kThreads / kWarp);
+  for (std::uint32_t group = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp;
+       group < tile.groups; group += warps) {
     const CudaPiece& piece = piece_of(tile, group);
-    body(place_in<kQuads>(piece, group, part), tile.shards[piece.shard]);
+    const CudaShard& shard = tile.shards[piece.shard];
+#pragma unroll 1
+    for (unsigned part = 0; part < kParts; ++part) {
+      body(place_in<kQuads>(piece, group, part), shard);
+    }
   }
 }
 
@@ -184,7 +119,7 @@ __global__ void __launch_bounds__(kThreads, kQuads == 1 ? 4 : 2)
 #pragma unroll
     for (int k = 0; k < Mine<kQuads>::kCount; ++k) {
       State<Lane> state{main.x[k], exp_avg.x[k], exp_avg_sq.x[k]};
-      formula(state, shaped(grad.x[k], state.main, scalars));
+      formula(state, shaped<kVariant>(grad.x[k], state.main, scalars));
       const bool inside = place_of(at.base, k) < at.count;
       main.x[k] = inside ? state.main : Lane(0.0F);
       exp_avg.x[k] = inside ? state.exp_avg : Lane(0.0F);
@@ -253,6 +188,13 @@ __global__ void complete_scalars(Scalars* scalars, std::uint32_t count) {
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
   Scalars& s = scalars[i];
+  if (s.variant == Variant::kTorchCudaFused1) {
+    const auto step = static_cast<double>(static_cast<float>(s.step));
+    s.bias1 = static_cast<float>(1.0 - pow(s.beta1_d, step));
+    s.bias2_sqrt = static_cast<float>(sqrt(1.0 - pow(s.beta2_d, step)));
+    s.step_size = static_cast<float>(s.lr_d / static_cast<double>(s.bias1));
+    return;
+  }
   if (s.variant != Variant::kTorchCudaFused2) return;
   const float step = static_cast<float>(s.step);
   s.bias1 = 1.0F - powf(s.beta1, step);
@@ -274,10 +216,10 @@ cudaError_t resident_blocks(Kernel kernel, std::uint32_t* blocks) {
   return error;
 }
 
-// A grid for `parts` warps, of at most `blocks`.
-unsigned grid_of(std::uint64_t parts, std::uint32_t blocks) {
+// A grid for the tile's groups, one a warp, of at most `blocks`.
+unsigned grid_of(const CudaTile& tile, std::uint32_t blocks) {
   constexpr std::uint64_t kWarps = kThreads / kWarp;
-  const std::uint64_t wanted = (parts + kWarps - 1) / kWarps;
+  const std::uint64_t wanted = (tile.groups + kWarps - 1) / kWarps;
   return static_cast<unsigned>(wanted < blocks ? wanted : blocks);
 }
 
@@ -301,6 +243,12 @@ cudaError_t with_kernel(Variant variant, bool scaled, Use use) {
     case Variant::kTeFusedAdam:
       return scaled ? use(update_groups<Variant::kTeFusedAdam, 2>)
                     : use(update_groups<Variant::kTeFusedAdam, 1>);
+    case Variant::kTeFusedAdamFast:
+      return scaled ? use(update_groups<Variant::kTeFusedAdamFast, 2>)
+                    : use(update_groups<Variant::kTeFusedAdamFast, 1>);
+    case Variant::kTorchCudaFused1:
+      return scaled ? use(update_groups<Variant::kTorchCudaFused1, 2>)
+                    : use(update_groups<Variant::kTorchCudaFused1, 1>);
     default:
       return cudaErrorInvalidValue;
   }
@@ -324,8 +272,8 @@ int update_on_cuda(Variant variant, const CudaTile& tile, const Scalars* scalars
   if (tile.groups == 0) return cudaSuccess;
   const bool scaled = any_scaled(tile);
   return with_kernel(variant, scaled, [&](auto kernel) {
-    kernel<<<grid_of(tile.groups * (scaled ? 1ULL : 2ULL), blocks), kThreads, 0,
-             static_cast<cudaStream_t>(stream)>>>(tile, scalars);
+    kernel<<<grid_of(tile, blocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(tile,
+                                                                                      scalars);
     return cudaGetLastError();
   });
 }
@@ -335,24 +283,22 @@ int move_on_cuda(const CudaTile& tile, std::uint32_t blocks, void* stream) {
   const bool scaled = any_scaled(tile);
   const auto on = static_cast<cudaStream_t>(stream);
   if (scaled) {
-    move_groups<2><<<grid_of(tile.groups, blocks), kThreads, 0, on>>>(tile);
+    move_groups<2><<<grid_of(tile, blocks), kThreads, 0, on>>>(tile);
   } else {
-    move_groups<1><<<grid_of(2ULL * tile.groups, blocks), kThreads, 0, on>>>(tile);
+    move_groups<1><<<grid_of(tile, blocks), kThreads, 0, on>>>(tile);
   }
   return cudaGetLastError();
 }
 
 int fill_main_on_cuda(const CudaTile& tile, std::uint32_t blocks, void* stream) {
   if (tile.groups == 0) return cudaSuccess;
-  fill_main<<<grid_of(2ULL * tile.groups, blocks), kThreads, 0,
-              static_cast<cudaStream_t>(stream)>>>(tile);
+  fill_main<<<grid_of(tile, blocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(tile);
   return cudaGetLastError();
 }
 
 int write_model_on_cuda(const CudaTile& tile, std::uint32_t blocks, void* stream) {
   if (tile.groups == 0) return cudaSuccess;
-  write_model<<<grid_of(2ULL * tile.groups, blocks), kThreads, 0,
-                static_cast<cudaStream_t>(stream)>>>(tile);
+  write_model<<<grid_of(tile, blocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(tile);
   return cudaGetLastError();
 }
 

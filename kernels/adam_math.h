@@ -71,6 +71,16 @@ MILLPOND_HD void te_adam(State<V>& s, V grad, const TeScalars<V>& c) {
   s.main = fma(-c.lr, fma(c.weight_decay, s.main, direction), s.main);
 }
 
+// The same built with --use_fast_math, as Transformer Engine and apex build it; V's operations are
+// then approximate and flush subnormals.
+template <class V>
+MILLPOND_HD void te_fast_adam(State<V>& s, V grad, const TeScalars<V>& c) {
+  s.exp_avg = fma(s.exp_avg, c.beta1, c.one_minus_beta1 * grad);
+  s.exp_avg_sq = fma(s.exp_avg_sq, c.beta2, grad * (c.one_minus_beta2 * grad));
+  const V direction = (s.exp_avg / c.bias1) / (square_root(s.exp_avg_sq / c.bias2) + c.eps);
+  s.main = fma(-fma(s.main, c.weight_decay, direction), c.lr, s.main);
+}
+
 // torch's fused CUDA kernel since 2.11. `decay` is lr * weight_decay in fp32, 0 where there is
 // none.
 template <class V>

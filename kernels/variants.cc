@@ -24,7 +24,8 @@ constexpr Entry kEntries[] = {
     {Variant::kTorchCudaFused1, "torch_cuda_fused/1", Family::kTorch, true},
     {Variant::kTorchCudaFused2, "torch_cuda_fused/2", Family::kTorch, true},
     {Variant::kTorchCudaForeach, "torch_cuda_foreach/1", Family::kTorch, true},
-    {Variant::kTorchCudaSingle, "torch_cuda_single/1", Family::kTorch, true}};
+    {Variant::kTorchCudaSingle, "torch_cuda_single/1", Family::kTorch, true},
+    {Variant::kTeFusedAdamFast, "te_fused_adam_fast/1", Family::kTransformerEngine, true}};
 
 const Entry& entry(Variant v) {
   for (const Entry& e : kEntries) {
@@ -45,11 +46,9 @@ bool cuda_variant_supported(Variant v, const char** why_not) {
     case Variant::kTorchCudaForeach:
     case Variant::kTorchCudaSingle:
     case Variant::kTeFusedAdam:
-      return true;
+    case Variant::kTeFusedAdamFast:
     case Variant::kTorchCudaFused1:
-      return refuse(why_not,
-                    "the fused kernel of torch before 2.11 computes partly in double and was not "
-                    "compared with ours: use host/1, or torch_cuda_fused/2 with a newer torch");
+      return true;
     default:
       return refuse(why_not, "the arithmetic is that of a CPU kernel: it runs on CPU stores only");
   }
@@ -120,7 +119,7 @@ bool variant_supported(Variant v, bool cuda, const char** why_not) {
 
 bool hyper_proven(const Hyper& h, const char** why_not) {
   const bool l2 = !h.decoupled && h.weight_decay != 0;
-  if (h.variant == Variant::kTeFusedAdam && (l2 || h.maximize)) {
+  if (entry(h.variant).family == Family::kTransformerEngine && (l2 || h.maximize)) {
     return refuse(why_not,
                   "Transformer Engine's formula is known for decoupled weight decay and minimizing "
                   "only; use host/1");

@@ -2,8 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "host_adapters/cli/files.h"
 #include "host_adapters/command_line/plugin_options.h"
@@ -30,6 +32,7 @@ constexpr const char* kBenchFooter =
     "One run measures, on this machine and one after another:\n"
     "  drive ceiling   the bytes of a step, mixed as in a step, moved by the raw engine alone\n"
     "  update ceiling  the loads and stores of the update, without its arithmetic\n"
+    "  bus ceiling     with --device cuda: copies each way, and both at once\n"
     "  serial          a store that reads a bucket (buffered), updates it, writes it, one after "
     "another\n"
     "  step            the plugin's own step; each is measured right after a ceiling, and ratios\n"
@@ -62,6 +65,9 @@ constexpr const char* kBenchFooter =
     "  millpond bench --scratch /mnt/nvme/scratch --params 1B --tier 1GiB --steps 5\n"
     "  millpond bench --scratch /nvme0 --scratch /nvme1 --params 600M --moments bf16\n"
     "  millpond bench --scratch /mnt/nvme/scratch --serial-steps 0    without the serial store\n"
+    "  millpond bench --scratch /mnt/nvme/scratch --device cuda:0 --params 1.6B --tier 10GiB\n"
+    "  millpond bench --scratch /mnt/nvme/scratch --device cuda:0 --params 1.6B --tier 20GiB \\\n"
+    "      --option device_staging_bytes=0    kernels that work on the pinned host tier\n"
     "  millpond bench --scratch /mnt/nvme/scratch --params 2B --tier 4GiB --ranks 2   how ranks "
     "share\n"
     "                                                                 the drive";
@@ -101,6 +107,17 @@ CLI::IsMember moments_names() {
   return CLI::IsMember({"fp32", "bf16", "fp16", "fp8_e4m3", "fp8_e5m2"});
 }
 
+// Of "cuda" and "cuda:N".
+std::optional<std::int32_t> cuda_index(std::string_view name) {
+  if (name == "cuda") return 0;
+  if (!name.starts_with("cuda:")) return std::nullopt;
+  name.remove_prefix(5);
+  std::int32_t index = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
+  if (error != std::errc() || end != name.data() + name.size() || index < 0) return std::nullopt;
+  return index;
+}
+
 void add_bench_work(CLI::App* app, BenchArguments& a) {
   add_quantity(app, "--params", a.params, parse_count, "Parameters", "100M");
   app->add_option("--moments", a.moments, "How both moments are stored")
@@ -114,9 +131,13 @@ void add_bench_work(CLI::App* app, BenchArguments& a) {
       ->check(CLI::IsMember({"fp32", "bf16"}));
   add_quantity(app, "--shard", a.shard_elements, parse_count, "Elements of one parameter tensor",
                "50M");
-  app->add_option("--device", a.device, "Where parameters and gradients are")
+  app->add_option("--device", a.device, "Where parameters and gradients are: cpu or cuda:N")
       ->capture_default_str()
-      ->check(CLI::IsMember({"cpu"}));
+      ->check(CLI::Validator(
+          [](const std::string& name) {
+            return name == "cpu" || cuda_index(name) ? "" : "not cpu, cuda or cuda:N";
+          },
+          "cpu or cuda:N"));
   app->add_option("--steps", a.steps, "Steps that are measured")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
@@ -211,6 +232,8 @@ std::string BenchArguments::options_json() const {
   set_plugin_options(document, options);
   return document.dump();
 }
+
+std::optional<std::int32_t> BenchArguments::cuda_device() const { return cuda_index(device); }
 
 std::optional<Arguments> parse_arguments(int count, char** values, int* exit_code) {
   Arguments arguments;

@@ -51,6 +51,7 @@ struct BenchArguments : CommonArguments {
   double rank_timeout_s = 1800;
 
   std::string options_json() const;
+  std::optional<std::int32_t> cuda_device() const;  // nothing: the CPU
 };
 
 struct DoctorArguments : CommonArguments {

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <utility>
 
+#include "host_adapters/cli/bench_cuda.h"
 #include "host_adapters/cli/probe.h"
 #include "host_adapters/cli/resident_memory.h"
 #include "host_adapters/cli/tensors.h"
@@ -22,6 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint64_t kLeastMoved = 256ull << 20;  // by a measurement of the drive
 // Of the update's measurement: more than a processor's cache, little beside the tensors.
 constexpr std::uint64_t kUpdateElements = 16ull << 20;
+constexpr std::uint64_t kCudaUpdateElements = 128ull << 20;  // milliseconds of a device
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -36,20 +39,26 @@ class Bench {
         plugin_(client::Plugin::open(arguments.plugin)),
         runtime_(plugin_.create_runtime(arguments.options_json(), callbacks())) {
     result_.plugin = plugin_.description();
+    if (const auto index = arguments_.cuda_device()) {
+      device_.emplace(*index);
+      result_.cuda.emplace().device = device_->name();
+    }
   }
 
   BenchResult run() {
     check_directories();
     const bool has_main = arguments_.parameters != "fp32";
     result_.state_bytes = arguments_.params * state_bytes_of(arguments_.moments, has_main);
+    result_.main_bytes = has_main ? arguments_.params * sizeof(float) : 0;
     check_memory();
     company_.meet("look at the memory");
     progress_.begin("parameters and gradients", 1);
-    tensors_ =
-        std::make_unique<Tensors>(arguments_.params, arguments_.shard_elements,
-                                  dtype_of(arguments_.parameters), dtype_of(arguments_.gradients));
+    tensors_ = std::make_unique<Tensors>(
+        arguments_.params, arguments_.shard_elements, dtype_of(arguments_.parameters),
+        dtype_of(arguments_.gradients), device_ ? &*device_ : nullptr);
     if (arguments_.serial_steps != 0) run_serial();
     company_.first_alone("measure the drive", [&] { measure_directions(); });
+    if (device_) measure_device();
     run_steps();
     return std::move(result_);
   }
@@ -91,10 +100,11 @@ class Bench {
     if (available == 0) return;
     const std::uint64_t element =
         item_bytes(dtype_of(arguments_.parameters)) + item_bytes(dtype_of(arguments_.gradients));
-    const std::uint64_t held = arguments_.params * element;
+    const std::uint64_t held = device_ ? 0 : arguments_.params * element;
     const std::uint64_t bucket = std::min(arguments_.bucket_elements, arguments_.params);
-    const std::uint64_t serial =
-        arguments_.serial_steps == 0 ? 0 : bucket * result_.state_bytes / arguments_.params;
+    const std::uint64_t serial = arguments_.serial_steps == 0 || device_
+                                     ? 0
+                                     : bucket * result_.state_bytes / arguments_.params;
     const std::uint64_t tier = std::min(arguments_.tier_bytes, result_.state_bytes);
     const std::uint64_t needed = (held + std::max(serial, tier)) * company_.size();
     if (needed <= available) return;
@@ -104,6 +114,10 @@ class Bench {
   }
 
   void run_serial() {
+    if (device_) {
+      progress_.line("the serial store keeps parameters in host memory: left out");
+      return;
+    }
     if (arguments_.moments != "fp32" && arguments_.moments != "bf16") {
       progress_.line("the serial store keeps moments in fp32 or bf16: left out");
       return;
@@ -147,6 +161,57 @@ class Bench {
     result_.raw_write_bytes_per_s = rates.at(1).at("bytes_per_s").get<double>();
   }
 
+  CudaProbe cuda_probe() const { return {plugin_, runtime_.handle(), device_->index()}; }
+
+  void measure_device() {
+    progress_.begin("bus and pinning", 1);
+    CudaFigures& figures = *result_.cuda;
+    figures.parameter_bytes = tensors_->model_bytes();
+    figures.gradient_bytes = tensors_->grad_bytes();
+    cuda_probe().measure_limits(arguments_, &figures);
+    const std::uint64_t most =
+        arguments_.tier_bytes != 0 ? arguments_.tier_bytes : result_.state_bytes;
+    pinned_bytes_ = std::min(most, result_.state_bytes);
+    if (arguments_.tier_bytes == 0) {
+      const Json machine = ask(plugin_.probe().machine, nullptr, Json::object());
+      pinned_bytes_ =
+          std::min(pinned_bytes_, machine.at("available_bytes").get<std::uint64_t>() / 2);
+    }
+    cuda_probe().measure_start(pinned_bytes_, arguments_.threads, &figures);
+  }
+
+  void bind(client::Store& store) {
+    const auto begin = Clock::now();
+    result_.plan = store.bind(binding());
+    const double seconds = seconds_since(begin);
+    result_.runtime_figures = runtime_.figures();
+    if (!device_) return;
+    CudaFigures& figures = *result_.cuda;
+    figures.bind_s = seconds;
+    figures.staging_bytes = result_.runtime_figures.device_bytes;
+    // The plugin may have taken another size than was measured.
+    const double scale = static_cast<double>(result_.runtime_figures.host_bytes) /
+                         static_cast<double>(pinned_bytes_);
+    figures.touch_s *= scale;
+    figures.register_s *= scale;
+  }
+
+  void warm_up(client::Store& store) {
+    for (std::uint32_t i = 0; i < arguments_.warmup; ++i) {
+      step(store, nullptr);
+      progress_.at(i + 1);
+    }
+  }
+
+  // The peak of device memory while `work` runs, where there is a device.
+  template <class Work>
+  void watched(std::uint64_t CudaFigures::*peak, Work work) {
+    std::optional<DeviceMemoryWatch> watch;
+    if (device_) watch.emplace(*device_);
+    work();
+    if (device_) (*result_.cuda).*peak = watch->peak_bytes();
+  }
+
   void run_steps() {
     result_.rss_host_bytes = resident_bytes();
     can_restart_peak_ = restart_peak();
@@ -154,13 +219,10 @@ class Bench {
     client::Store store = runtime_.create_store(store_name());
     // Each takes its share of the memory that is available now.
     company_.meet("bind");
-    result_.plan = store.bind(binding());
+    watched(&CudaFigures::bind_peak_bytes, [&] { bind(store); });
     note_peak();
     progress_.begin("warm-up", arguments_.warmup);
-    for (std::uint32_t i = 0; i < arguments_.warmup; ++i) {
-      step(store, nullptr);
-      progress_.at(i + 1);
-    }
+    watched(&CudaFigures::step_peak_bytes, [&] { warm_up(store); });
     const millpond_step_figures last = store.last_step();
     progress_.begin("steps", arguments_.steps);
     for (std::uint32_t i = 0; i < arguments_.steps; ++i) {
@@ -184,21 +246,25 @@ class Bench {
       pair->raw_mixed_bytes_per_s = rates.at(0).at("bytes_per_s").get<double>();
     });
     company_.meet("measure the update");
+    const char* const measured = device_ ? "cuda_update" : "update";
+    const std::uint64_t most = device_ ? kCudaUpdateElements : kUpdateElements;
     const Json answer =
         ask(plugin_.probe().ceilings, runtime_.handle(),
-            {{"measure", Json::array({"update"})},
-             {"elements", std::min(kUpdateElements, arguments_.params)},
+            {{"measure", Json::array({measured})},
+             {"elements", std::min(most, arguments_.params)},
              {"moments", arguments_.moments},
              {"parameters", arguments_.parameters},
              {"gradients", arguments_.gradients},
+             {"cuda_device", device_ ? device_->index() : 0},
              {"threads",
               company_.size() == 1 ? arguments_.threads : runtime_.figures().update_threads}});
-    const Json& update = answer.at("update");
+    const Json& update = answer.at(measured);
     pair->update_bytes_per_s = update.at("update_bytes_per_s").get<double>();
     pair->update_ceiling_bytes_per_s = update.at("update_ceiling_bytes_per_s").get<double>();
     result_.update_bytes = static_cast<std::uint64_t>(update.at("bytes").get<double>() /
                                                       update.at("elements").get<double>() *
                                                       static_cast<double>(arguments_.params));
+    if (device_) pair->bus_bytes_per_s = cuda_probe().bus_bytes_per_s();
   }
 
   void step(client::Store& store, Pair* pair) {
@@ -213,17 +279,24 @@ class Bench {
     if (can_restart_peak_) restart_peak();
     company_.meet("step");
     const auto begin = Clock::now();
-    store.step({.groups = groups});
+    store.step({.groups = groups, .stream = stream()});
     const double returned = seconds_since(begin);
+    if (device_) device_->synchronize();
+    const millpond_step_figures figures = store.last_step();
+    const bool on_the_way = !device_ || figures.bytes_written != 0;
     // Returns when the last write is through.
-    runtime_.suspend();
+    if (on_the_way) runtime_.suspend();
     const double settled = seconds_since(begin);
-    runtime_.resume();
+    if (on_the_way) runtime_.resume();
     note_peak();
     if (pair == nullptr) return;
     pair->step_s = returned;
     pair->settled_s = settled;
-    pair->figures = store.last_step();
+    pair->figures = figures;
+  }
+
+  millpond_stream stream() const {
+    return device_ ? device_->stream() : millpond_stream{MILLPOND_DEVICE_CPU, 0, 0};
   }
 
   std::string store_name() const {
@@ -243,8 +316,9 @@ class Bench {
                              .adapter = "millpond-bench",
                              .adapter_version = MILLPOND_CLI_VERSION,
                              .optimizer_class = "AdamW",
-                             .arithmetic = "torch_cpu_fused/1"});
+                             .arithmetic = device_ ? "torch_cuda_fused/2" : "torch_cpu_fused/1"});
     binding.other_features_inactive(plugin_.minor());
+    binding.stream(stream());
     const std::uint64_t group = binding.add_group("all");
     for (const Tensors::Shard& shard : tensors_->shards()) {
       binding.add({.key = shard.key,
@@ -261,6 +335,8 @@ class Bench {
   Company company_;
   BenchResult result_;
   client::Plugin plugin_;
+  std::optional<CudaDevice> device_;
+  std::uint64_t pinned_bytes_ = 0;    // that the start's parts were measured with
   std::unique_ptr<Tensors> tensors_;  // outlives the runtime, which writes parameters
   client::Runtime runtime_;
   bool can_restart_peak_ = false;

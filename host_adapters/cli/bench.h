@@ -23,6 +23,7 @@ struct Pair {
   double raw_mixed_bytes_per_s = 0;  // of the drive, in the step's mix; 0: nothing had to move
   double update_bytes_per_s = 0;
   double update_ceiling_bytes_per_s = 0;
+  double bus_bytes_per_s = 0;  // of a device's bus, both ways at once, the total
   millpond_step_figures figures{};
 
   std::uint64_t moved() const { return figures.bytes_read + figures.bytes_written; }
@@ -30,8 +31,31 @@ struct Pair {
   std::optional<double> drive_efficiency() const;
 };
 
+// What there is beside a step where the store is on a CUDA device.
+struct CudaFigures {
+  std::string device;  // its name
+  double bus_up_bytes_per_s = 0;
+  double bus_down_bytes_per_s = 0;
+  double bus_both_bytes_per_s = 0;
+  // The update of a tile of many small shards, and a kernel that moves the same bytes as one shard.
+  std::uint32_t small_shards = 0;
+  double small_bytes_per_s = 0;
+  double small_ceiling_bytes_per_s = 0;
+  // Device memory in bytes. Peaks are over parameters and gradients, as the driver counts.
+  std::uint64_t parameter_bytes = 0;
+  std::uint64_t gradient_bytes = 0;
+  std::uint64_t staging_bytes = 0;  // as report/1 counts
+  std::uint64_t bind_peak_bytes = 0;
+  std::uint64_t step_peak_bytes = 0;
+  // From nothing to a bound store, beside its parts done plainly.
+  double bind_s = 0;
+  double touch_s = 0;     // mapping as much memory as the host tier takes and touching its pages
+  double register_s = 0;  // with CUDA
+};
+
 struct BenchResult {
-  std::string plugin;  // description
+  std::string plugin;            // description
+  std::uint64_t main_bytes = 0;  // of the state: fp32 mains
   std::uint64_t state_bytes = 0;
   std::uint64_t update_bytes = 0;  // that an update of all parameters reads and writes
   client::Plan plan;
@@ -41,6 +65,7 @@ struct BenchResult {
   double raw_write_bytes_per_s = 0;
   std::vector<SerialStep> serial;
   std::vector<Pair> pairs;
+  std::optional<CudaFigures> cuda;
   std::uint64_t rss_host_bytes = 0;  // what the host held before the store was bound
   std::uint64_t rss_peak_bytes = 0;  // in bind and steps; 0 where the kernel does not say
 
@@ -55,7 +80,14 @@ struct BenchResult {
   double update_bytes_per_s() const;
   double update_ceiling_bytes_per_s() const;
   double update_efficiency() const;  // the update's own time / the step's
-  const Pair& middle() const;        // the pair whose step is the median
+  // On CUDA: the least that a step can take, by the bus (all state each way, at half of both ways
+  // at once) and by all ceilings; the median of step / that; and the same for a bind.
+  double bus_floor_s(const Pair& pair) const;
+  double floor_s(const Pair& pair) const;
+  double times_bus_floor() const;
+  double times_floor() const;
+  double start_floor_s() const;
+  const Pair& middle() const;  // the pair whose step is the median
 };
 
 // With other ranks: all of them call it, with arguments of as many steps. Only rank 0 measures the

@@ -57,6 +57,33 @@ void ceilings(const BenchResult& result, Table& table) {
       show_seconds(static_cast<double>(result.update_bytes) / update) + " for all parameters");
   table.row("same loads and stores", show_rate(ceiling),
             "without arithmetic; the update reaches " + percent(update / ceiling));
+  if (!result.cuda) return;
+  const CudaFigures& cuda = *result.cuda;
+  table.row("update, small shards", show_rate(cuda.small_bytes_per_s),
+            std::to_string(cuda.small_shards) + " of 1 to 2,000 elements: " +
+                percent(cuda.small_bytes_per_s / cuda.small_ceiling_bytes_per_s) +
+                " of their bytes as one shard without arithmetic");
+  table.row("bus, to the device", show_rate(cuda.bus_up_bytes_per_s));
+  table.row("bus, from the device", show_rate(cuda.bus_down_bytes_per_s));
+  table.row("bus, both at once", show_rate(cuda.bus_both_bytes_per_s), "the total");
+}
+
+void device(const BenchResult& result, Table& table) {
+  if (!result.cuda) return;
+  const CudaFigures& cuda = *result.cuda;
+  table.heading("The device, " + cuda.device);
+  table.row("parameters", bytes(cuda.parameter_bytes));
+  table.row("gradients", bytes(cuda.gradient_bytes));
+  table.row("staging and tables", bytes(cuda.staging_bytes), "the plugin's, as it counts them");
+  table.row("most in the bind", bytes(cuda.bind_peak_bytes),
+            "over parameters and gradients, the driver's page tables for the tier with it");
+  table.row("most in a step", bytes(cuda.step_peak_bytes), "over what the bind left");
+  table.heading("Start");
+  table.row("bind", show_seconds(cuda.bind_s),
+            times(cuda.bind_s / result.start_floor_s()) +
+                " of what its bytes need: " + show_seconds(result.start_floor_s()));
+  table.row("  touching the tier", show_seconds(cuda.touch_s), "plainly, by all processors");
+  table.row("  pinning it", show_seconds(cuda.register_s));
 }
 
 void serial_store(const BenchResult& result, Table& table) {
@@ -116,6 +143,13 @@ void steps(const BenchResult& result, Table& table) {
   if (const auto efficiency = result.drive_efficiency()) {
     table.row("of the drive's ceiling", percent(*efficiency));
   }
+  if (result.cuda) {
+    table.row("against the bus alone", times(result.times_bus_floor()),
+              "all state each way, at half of both ways at once: " +
+                  show_seconds(result.bus_floor_s(pair)));
+    table.row("against all ceilings", times(result.times_floor()),
+              show_seconds(result.floor_s(pair)) + " at least");
+  }
   table.row("of the update's speed", percent(result.update_efficiency()));
   if (const auto speedup = result.speedup()) {
     const auto predicted = result.predicted_speedup();
@@ -153,6 +187,37 @@ Json by_stage(const double (&seconds)[MILLPOND_STAGES]) {
   return object;
 }
 
+Json cuda_json(const BenchResult& result) {
+  if (!result.cuda) return nullptr;
+  const CudaFigures& cuda = *result.cuda;
+  Json object = {{"device_name", cuda.device},
+                 {"bus_up_bytes_per_s", cuda.bus_up_bytes_per_s},
+                 {"bus_down_bytes_per_s", cuda.bus_down_bytes_per_s},
+                 {"bus_both_bytes_per_s", cuda.bus_both_bytes_per_s}};
+  for (const Pair& pair : result.pairs) {
+    object["bus_both_list"].push_back(pair.bus_bytes_per_s);
+    object["bus_floor_list"].push_back(result.bus_floor_s(pair));
+    object["floor_list"].push_back(result.floor_s(pair));
+    object["update_list"].push_back(pair.update_bytes_per_s);
+    object["update_ceiling_list"].push_back(pair.update_ceiling_bytes_per_s);
+  }
+  object["times_bus_floor"] = result.times_bus_floor();
+  object["times_floor"] = result.times_floor();
+  object["small_shards"] = cuda.small_shards;
+  object["small_bytes_per_s"] = cuda.small_bytes_per_s;
+  object["small_ceiling_bytes_per_s"] = cuda.small_ceiling_bytes_per_s;
+  object["parameter_bytes"] = cuda.parameter_bytes;
+  object["gradient_bytes"] = cuda.gradient_bytes;
+  object["staging_bytes"] = cuda.staging_bytes;
+  object["bind_peak_bytes"] = cuda.bind_peak_bytes;
+  object["step_peak_bytes"] = cuda.step_peak_bytes;
+  object["bind_s"] = cuda.bind_s;
+  object["start_floor_s"] = result.start_floor_s();
+  object["touch_s"] = cuda.touch_s;
+  object["register_s"] = cuda.register_s;
+  return object;
+}
+
 }  // namespace
 
 std::string bench_table(const BenchArguments& arguments, const BenchResult& result) {
@@ -179,6 +244,7 @@ std::string bench_table(const BenchArguments& arguments, const BenchResult& resu
   ceilings(result, table);
   serial_store(result, table);
   steps(result, table);
+  device(result, table);
   return table.text();
 }
 
@@ -231,6 +297,7 @@ std::string bench_json(const BenchArguments& arguments, const BenchResult& resul
   document["busy_s"] = by_stage(middle.figures.busy_seconds);
   document["waiting_s"] = by_stage(middle.figures.waiting_seconds);
   document["serial"] = serial_json(result);
+  document["cuda"] = cuda_json(result);
   document["speedup"] = or_null(result.speedup());
   document["predicted_speedup"] = or_null(result.predicted_speedup());
   document["expected_s"] = result.plan.expected_seconds_per_step;

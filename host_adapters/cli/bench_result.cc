@@ -86,6 +86,35 @@ double BenchResult::update_efficiency() const {
   });
 }
 
+double BenchResult::bus_floor_s(const Pair& pair) const {
+  return static_cast<double>(state_bytes) / (pair.bus_bytes_per_s / 2);
+}
+
+double BenchResult::floor_s(const Pair& pair) const {
+  const double drive = pair.raw_mixed_bytes_per_s > 0
+                           ? static_cast<double>(pair.moved()) / pair.raw_mixed_bytes_per_s
+                           : 0;
+  const double update = static_cast<double>(update_bytes) / pair.update_ceiling_bytes_per_s;
+  return std::max({drive, bus_floor_s(pair), update});
+}
+
+double BenchResult::times_bus_floor() const {
+  return median_of(pairs, [&](const Pair& pair) { return pair.settled_s / bus_floor_s(pair); });
+}
+
+double BenchResult::times_floor() const {
+  return median_of(pairs, [&](const Pair& pair) { return pair.settled_s / floor_s(pair); });
+}
+
+// Mains come down over the bus; those that have no place in the tier are written.
+double BenchResult::start_floor_s() const {
+  const auto mains = static_cast<double>(main_bytes);
+  const auto tier = static_cast<double>(runtime_figures.host_bytes);
+  const double kept = mains * std::min(1.0, tier / static_cast<double>(state_bytes));
+  const double written = raw_write_bytes_per_s > 0 ? (mains - kept) / raw_write_bytes_per_s : 0;
+  return cuda->touch_s + cuda->register_s + mains / cuda->bus_down_bytes_per_s + written;
+}
+
 const Pair& BenchResult::middle() const {
   std::vector<const Pair*> order;
   for (const Pair& pair : pairs) order.push_back(&pair);

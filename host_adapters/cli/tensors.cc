@@ -13,20 +13,17 @@
 namespace millpond::cli {
 namespace {
 
+constexpr std::uint64_t kPattern = 8 << 20;  // bytes after which the numbers repeat
+
 // Exponents of both halves of a word are fixed: values around 0.01, read as fp32 or as 16 bits.
-void fill_noise(std::byte* memory, std::uint64_t bytes) {
-  constexpr std::uint64_t kPattern = 8 << 20;
-  const std::uint64_t first = std::min(bytes, kPattern);
+void make_noise(std::byte* memory, std::uint64_t bytes) {
   std::uint64_t state = 0x9e3779b97f4a7c15ull;
-  for (std::uint64_t at = 0; at < first; at += 8) {
+  for (std::uint64_t at = 0; at < bytes; at += 8) {
     state ^= state << 13;
     state ^= state >> 7;
     state ^= state << 17;
     const std::uint64_t word = (state & 0x807f807f807f807full) | 0x3c003c003c003c00ull;
-    std::memcpy(memory + at, &word, std::min<std::uint64_t>(8, first - at));
-  }
-  for (std::uint64_t at = first; at < bytes; at += first) {
-    std::memcpy(memory + at, memory, std::min(first, bytes - at));
+    std::memcpy(memory + at, &word, std::min<std::uint64_t>(8, bytes - at));
   }
 }
 
@@ -46,6 +43,31 @@ HostPages::HostPages(std::uint64_t bytes) : bytes_(std::max<std::uint64_t>(bytes
 
 HostPages::~HostPages() { munmap(data_, bytes_); }
 
+TensorMemory::TensorMemory(std::uint64_t bytes, const CudaDevice* device)
+    : bytes_(std::max<std::uint64_t>(bytes, 1)), device_(device) {
+  const std::uint64_t first = std::min(bytes_, kPattern);
+  if (device_ == nullptr) {
+    data_ = pages_.emplace(bytes_).data();
+    make_noise(data_, first);
+    for (std::uint64_t at = first; at < bytes_; at += first) {
+      std::memcpy(data_ + at, data_, std::min(first, bytes_ - at));
+    }
+    return;
+  }
+  std::vector<std::byte> noise(first);
+  make_noise(noise.data(), first);
+  data_ = device_->take(bytes_);
+  device_->upload(data_, noise.data(), first);
+  // What is there already, behind itself.
+  for (std::uint64_t at = first; at < bytes_; at *= 2) {
+    device_->copy(data_ + at, data_, std::min(at, bytes_ - at));
+  }
+}
+
+TensorMemory::~TensorMemory() {
+  if (device_ != nullptr) device_->give_back(data_);
+}
+
 millpond_dtype dtype_of(const std::string& name) {
   return name == "fp32" ? MILLPOND_DTYPE_FP32 : MILLPOND_DTYPE_BF16;
 }
@@ -53,14 +75,13 @@ millpond_dtype dtype_of(const std::string& name) {
 std::uint64_t item_bytes(millpond_dtype dtype) { return dtype == MILLPOND_DTYPE_FP32 ? 4 : 2; }
 
 Tensors::Tensors(std::uint64_t params, std::uint64_t shard_elements, millpond_dtype parameters,
-                 millpond_dtype gradients)
+                 millpond_dtype gradients, const CudaDevice* device)
     : params_(params),
       parameters_(parameters),
       gradients_(gradients),
-      model_(params * item_bytes(parameters)),
-      grad_(params * item_bytes(gradients)) {
-  fill_noise(model_.data(), model_.bytes());
-  fill_noise(grad_.data(), grad_.bytes());
+      device_(device),
+      model_(params * item_bytes(parameters), device),
+      grad_(params * item_bytes(gradients), device) {
   for (std::uint64_t begin = 0; begin < params; begin += shard_elements) {
     char key[32];
     std::snprintf(key, sizeof(key), "layer%05zu.weight", shards_.size());
@@ -68,13 +89,21 @@ Tensors::Tensors(std::uint64_t params, std::uint64_t shard_elements, millpond_dt
   }
 }
 
+millpond_tensor Tensors::tensor(std::byte* data, std::uint64_t numel, millpond_dtype dtype) const {
+  millpond_tensor tensor = client::cpu_tensor(data, numel, dtype);
+  if (device_ != nullptr) {
+    tensor.device_type = MILLPOND_DEVICE_CUDA;
+    tensor.device_id = device_->index();
+  }
+  return tensor;
+}
+
 millpond_tensor Tensors::model(const Shard& shard) const {
-  return client::cpu_tensor(model_at(shard.begin), shard.numel, parameters_);
+  return tensor(model_at(shard.begin), shard.numel, parameters_);
 }
 
 millpond_tensor Tensors::grad(const Shard& shard) const {
-  return client::cpu_tensor(grad_.data() + shard.begin * item_bytes(gradients_), shard.numel,
-                            gradients_);
+  return tensor(grad_.data() + shard.begin * item_bytes(gradients_), shard.numel, gradients_);
 }
 
 }  // namespace millpond::cli

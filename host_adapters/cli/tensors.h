@@ -5,9 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "host_adapters/cli/cuda_device.h"
 #include "millpond/host.h"
 
 namespace millpond::cli {
@@ -27,15 +29,33 @@ class HostPages {
   std::uint64_t bytes_ = 0;
 };
 
+// Parameters or gradients, filled with small finite pseudo-random numbers, the same in every run.
+class TensorMemory {
+ public:
+  // `device` NULL: in host memory; else borrowed. Throws Error(E_MEMORY, E_DEVICE).
+  TensorMemory(std::uint64_t bytes, const CudaDevice* device);
+  ~TensorMemory();
+  TensorMemory(const TensorMemory&) = delete;
+  TensorMemory& operator=(const TensorMemory&) = delete;
+  std::byte* data() const { return data_; }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::uint64_t bytes_;
+  const CudaDevice* device_;
+  std::optional<HostPages> pages_;
+  std::byte* data_ = nullptr;
+};
+
 // "fp32" or "bf16"; and the bytes of an element.
 millpond_dtype dtype_of(const std::string& name);
 std::uint64_t item_bytes(millpond_dtype dtype);
 
 class Tensors {
  public:
-  // On the CPU. The values are small finite pseudo-random numbers, the same in every run.
+  // `device` as above.
   Tensors(std::uint64_t params, std::uint64_t shard_elements, millpond_dtype parameters,
-          millpond_dtype gradients);
+          millpond_dtype gradients, const CudaDevice* device = nullptr);
 
   struct Shard {
     std::string key;
@@ -54,12 +74,16 @@ class Tensors {
   const std::byte* grad_at(std::uint64_t element) const {
     return grad_.data() + element * item_bytes(gradients_);
   }
-  std::uint64_t bytes() const { return model_.bytes() + grad_.bytes(); }
+  std::uint64_t model_bytes() const { return model_.bytes(); }
+  std::uint64_t grad_bytes() const { return grad_.bytes(); }
 
  private:
+  millpond_tensor tensor(std::byte* data, std::uint64_t numel, millpond_dtype dtype) const;
+
   std::uint64_t params_;
   millpond_dtype parameters_, gradients_;
-  HostPages model_, grad_;
+  const CudaDevice* device_;
+  TensorMemory model_, grad_;
   std::vector<Shard> shards_;
 };
 

@@ -224,6 +224,7 @@ UpdateRequest read_update_work(const ProbeCall& call, const JsonRequest& request
   asked.threads = static_cast<std::uint32_t>(
       request.integer("threads", call.options().update_threads, 0, 4096));
   asked.rounds = static_cast<std::uint32_t>(request.integer("rounds", asked.rounds, 1, 1000));
+  asked.shards = static_cast<std::uint32_t>(request.integer("shards", asked.shards, 1, 1'000'000));
   return asked;
 }
 
@@ -232,6 +233,14 @@ Document measured_bus(std::int32_t device, std::uint32_t rounds) {
   return {{"up_bytes_per_s", rate.up_bytes_per_s},
           {"down_bytes_per_s", rate.down_bytes_per_s},
           {"both_bytes_per_s", rate.both_bytes_per_s}};
+}
+
+Document measured_pin(std::int32_t device, std::uint64_t bytes, std::uint32_t threads) {
+  const PinTime time = measure_pin(device, bytes, threads);
+  return {{"bytes", bytes},
+          {"touch_s", time.touch_seconds},
+          {"register_s", time.register_seconds},
+          {"threads", time.threads}};
 }
 
 Document to_json(const UpdateRate& rate) {
@@ -251,9 +260,9 @@ std::int32_t ceilings(millpond_runtime* runtime, millpond_str text, millpond_sin
         text, "probe ceilings",
         {"measure", "directory", "direct", "io_engine", "queue_depth", "transfer_bytes",
          "file_bytes", "move_bytes", "read_shares", "elements", "moments", "parameters",
-         "gradients", "arithmetic", "threads", "rounds", "cuda_device"});
-    const std::vector<std::string> measure =
-        request.some_of("measure", {"drive", "update"}, {"drive", "update", "bus", "cuda_update"});
+         "gradients", "arithmetic", "threads", "rounds", "shards", "cuda_device", "pin_bytes"});
+    const std::vector<std::string> measure = request.some_of(
+        "measure", {"drive", "update"}, {"drive", "update", "bus", "cuda_update", "pin"});
     const auto wanted = [&](const char* name) {
       return std::find(measure.begin(), measure.end(), name) != measure.end();
     };
@@ -266,6 +275,7 @@ std::int32_t ceilings(millpond_runtime* runtime, millpond_str text, millpond_sin
     }
     const auto device = static_cast<std::int32_t>(request.integer("cuda_device", 0, 0, 1 << 16));
     // All of the request is judged before anything takes time.
+    const std::uint64_t pin_bytes = request.integer("pin_bytes", 1ull << 30, 1, kMostBytes);
     const DriveWork drive_work = read_drive_work(call, request, drive);
     const UpdateRequest update_work = read_update_work(call, request, cuda_update);
     Document document = Document::object();
@@ -275,6 +285,7 @@ std::int32_t ceilings(millpond_runtime* runtime, millpond_str text, millpond_sin
     if (cuda_update) {
       document["cuda_update"] = to_json(measure_cuda_update(device, update_work));
     }
+    if (wanted("pin")) document["pin"] = measured_pin(device, pin_bytes, update_work.threads);
     return document;
   });
 }

@@ -17,21 +17,25 @@ class StageClock {
 
   StageClock() : start_(Clock::now()), last_(start_) {}
 
-  // Time since the last mark was spent with these stages busy, and by the caller on `fetch`,
-  // `update` and `flush` in these shares (they sum to 1, or all are 0).
+  // Whether a stage has work.
   struct Busy {
     bool fetch, update, flush;
   };
+  // Shares of fetch, update and flush (they sum to 1, or all are 0).
   struct Spent {
     double fetch, update, flush;
   };
+  // Stages were busy since the last mark as that mark said, and are from now on as `busy` says:
+  // what changes it is marked, a wait at its beginning too, since a drive may answer everything at
+  // once. The caller spent the time since the last mark in these shares.
   void mark(Busy busy, Spent spent) {
     const Clock::time_point now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - last_).count();
     last_ = now;
-    if (busy.fetch) busy_[MILLPOND_STAGE_FETCH] += seconds;
-    if (busy.update) busy_[MILLPOND_STAGE_UPDATE] += seconds;
-    if (busy.flush) busy_[MILLPOND_STAGE_FLUSH] += seconds;
+    if (since_.fetch) busy_[MILLPOND_STAGE_FETCH] += seconds;
+    if (since_.update) busy_[MILLPOND_STAGE_UPDATE] += seconds;
+    if (since_.flush) busy_[MILLPOND_STAGE_FLUSH] += seconds;
+    since_ = busy;
     spent_[MILLPOND_STAGE_FETCH] += seconds * spent.fetch;
     spent_[MILLPOND_STAGE_UPDATE] += seconds * spent.update;
     spent_[MILLPOND_STAGE_FLUSH] += seconds * spent.flush;
@@ -51,6 +55,7 @@ class StageClock {
  private:
   Clock::time_point start_;
   Clock::time_point last_;
+  Busy since_{};
   std::array<double, MILLPOND_STAGES> busy_{};
   std::array<double, MILLPOND_STAGES> spent_{};
 };

@@ -65,6 +65,7 @@ void Visit::run(std::span<const std::uint32_t> tiles, millpond_step_figures* fig
 void Visit::loop() {
   while (remaining_ != 0 || !room_.flushes.empty()) {
     bool moved = mover_.reap(false);
+    if (moved) mark({});
     check_failures();
     collect_landed();
     moved |= submit_flushes();
@@ -103,6 +104,7 @@ bool Visit::submit_fetches() {
       mover_.fetch(state_, tile);
     }
   }
+  if (moved) mark({.fetch = 1, .update = 0, .flush = 0});
   return moved;
 }
 
@@ -165,6 +167,7 @@ bool Visit::start_work() {
                         .dirty = false};
   t.where = Where::kWorking;
   ++working_;
+  mark({});
   try {
     work_.start(&place.view);
   } catch (...) {
@@ -175,15 +178,11 @@ bool Visit::start_work() {
   return true;
 }
 
+// One tile a turn: its sums take a while, and a drive that has answered everything waits for more.
 bool Visit::collect_finished(bool wait) {
-  bool moved = false;
-  while (working_ != 0) {
-    TileView* const view = work_.finished(wait && !moved);
-    if (view == nullptr) break;
-    finish_work(*view);
-    moved = true;
-  }
-  return moved;
+  TileView* const view = working_ == 0 ? nullptr : work_.finished(wait);
+  if (view != nullptr) finish_work(*view);
+  return view != nullptr;
 }
 
 void Visit::finish_work(TileView& view) {
@@ -192,6 +191,7 @@ void Visit::finish_work(TileView& view) {
   t.where = Where::kResident;
   --working_;
   --remaining_;
+  mark({.fetch = 0, .update = 1, .flush = 0});
   if (access_ == Access::kOverwrite) {
     t.main = true;
     t.moments = view.moments_present;

@@ -37,8 +37,19 @@ struct BusRate {
 BusRate measure_bus(std::int32_t device, std::uint32_t rounds);
 
 // The update of one tile in device memory, and its loads and stores without the arithmetic. Of the
-// request, threads are not looked at. Throws as above.
+// request, threads are not looked at. The ceiling's tile is one shard, also where the update's has
+// many. Throws as above.
 UpdateRate measure_cuda_update(std::int32_t device, const UpdateRequest& request);
+
+// What a host tier costs before anything is in it.
+struct PinTime {
+  double touch_seconds = 0;  // mapped, and every page touched
+  double register_seconds = 0;
+  std::uint32_t threads = 0;  // that touched
+};
+// `threads` 0: processors. Takes `bytes` of host memory for its time. Throws Error(E_DEVICE,
+// E_MEMORY, E_UNSUPPORTED).
+PinTime measure_pin(std::int32_t device, std::uint64_t bytes, std::uint32_t threads);
 
 }  // namespace millpond::plugin
 

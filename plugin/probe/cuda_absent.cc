@@ -16,4 +16,8 @@ UpdateRate measure_cuda_update(std::int32_t, const UpdateRequest&) {
   throw Error(MILLPOND_E_UNSUPPORTED, "measure the device", "this plugin is built without CUDA");
 }
 
+PinTime measure_pin(std::int32_t, std::uint64_t, std::uint32_t) {
+  throw Error(MILLPOND_E_UNSUPPORTED, "measure pinning", "this plugin is built without CUDA");
+}
+
 }  // namespace millpond::plugin

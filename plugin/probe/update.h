@@ -16,6 +16,9 @@ struct UpdateRequest {
   kernels::Variant variant = kernels::Variant::kTorchCpuFused;
   std::uint32_t threads = 0;  // 0: processors
   std::uint32_t rounds = 5;   // of each, in turns; the medians count
+  // CUDA only: above 1, the tile has this many shards of 1 to 2,000 elements, `elements` is not
+  // looked at, and the ceiling moves the bytes of the shards' elements as one shard.
+  std::uint32_t shards = 1;
 };
 
 // Bytes: what the update must read and write, each once.

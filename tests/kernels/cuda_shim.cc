@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "kernels/adam_cuda.h"
 #include "tests/kernels/adam_cuda_reference.h"
@@ -94,58 +93,6 @@ SHIM int cuda_shim_update(const CudaShimStep* s, float* main, float* exp_avg, fl
   }
   if (error != 0) return error;
   return millpond::kernels::update_on_cuda(hyper.variant, tile, &device->scalars, blocks, stream);
-}
-
-// A tile of many shards, each from a multiple of 256 elements on: `offsets` and `numels` are
-// theirs. `device` is for the tables; the first call copies them there (`prepare`), later ones only
-// launch.
-SHIM std::uint64_t cuda_shim_many_bytes(std::uint64_t count) {
-  return sizeof(Scalars) + count * (sizeof(CudaShard) + sizeof(CudaPiece));
-}
-SHIM int cuda_shim_update_many(const CudaShimStep* s, float* main, float* exp_avg,
-                               float* exp_avg_sq, float* grad, unsigned char* model,
-                               const std::uint64_t* offsets, const std::uint64_t* numels,
-                               std::uint64_t count, std::uint64_t elements, unsigned char* device,
-                               int prepare, void* stream) {
-  const auto variant = static_cast<Variant>(s->variant);
-  auto* const scalars = reinterpret_cast<Scalars*>(device);
-  auto* const shards = reinterpret_cast<CudaShard*>(device + sizeof(Scalars));
-  auto* const pieces = reinterpret_cast<CudaPiece*>(shards + count);
-  if (prepare != 0) {
-    std::vector<unsigned char> host(cuda_shim_many_bytes(count));
-    auto* const table = reinterpret_cast<CudaShard*>(host.data() + sizeof(Scalars));
-    auto* const runs = reinterpret_cast<CudaPiece*>(table + count);
-    *reinterpret_cast<Scalars*>(host.data()) = millpond::kernels::prepare(
-        {variant, s->lr, s->beta1, s->beta2, s->eps, s->weight_decay, s->step, 1.0F, true, false});
-    for (std::uint64_t i = 0; i < count; ++i) {
-      table[i] = CudaShard{};
-      table[i].grad = reinterpret_cast<const unsigned char*>(grad + offsets[i]);
-      table[i].model = model + 2 * offsets[i];
-      table[i].model_element = Element::kBf16;
-      table[i].active = true;
-      runs[i] = {0, numels[i], static_cast<std::uint32_t>(i),
-                 static_cast<std::uint32_t>(offsets[i] / 256)};
-    }
-    int error = cudaMemcpy(device, host.data(), host.size(), cudaMemcpyHostToDevice);
-    if (error == 0) error = millpond::kernels::complete_scalars_on_cuda(scalars, 1, stream);
-    if (error != 0) return error;
-  }
-  CudaTile tile{};
-  float* const segments[] = {main, exp_avg, exp_avg_sq};
-  for (int i = 0; i < 3; ++i) {
-    tile.segments[i] = millpond::kernels::cuda_segment(
-        reinterpret_cast<unsigned char*>(segments[i]), Storage::kFp32, elements, 1 << 18);
-  }
-  tile.pieces = pieces;
-  tile.shards = shards;
-  tile.count = static_cast<std::uint32_t>(count);
-  tile.groups = static_cast<std::uint32_t>(elements / 256);
-  tile.groups_per_block = (1 << 18) / 256;
-  tile.moments_present = true;
-  std::uint32_t blocks = 0;
-  const int error = millpond::kernels::blocks_on_cuda(variant, false, &blocks);
-  if (error != 0) return error;
-  return millpond::kernels::update_on_cuda(variant, tile, scalars, blocks, stream);
 }
 
 SHIM int cuda_shim_touch(float* main, float* exp_avg, float* exp_avg_sq, float* grad, void* model,

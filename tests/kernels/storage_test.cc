@@ -44,7 +44,8 @@ TEST(Variants, names_are_read_as_they_are_written) {
   for (const Variant v :
        {Variant::kHost, Variant::kTorchCpuFused, Variant::kTorchCpuForeach,
         Variant::kTorchCpuForeachMkl, Variant::kTeFusedAdam, Variant::kTorchCudaFused1,
-        Variant::kTorchCudaFused2, Variant::kTorchCudaForeach, Variant::kTorchCudaSingle}) {
+        Variant::kTorchCudaFused2, Variant::kTorchCudaForeach, Variant::kTorchCudaSingle,
+        Variant::kTeFusedAdamFast}) {
     const std::string name = variant_name(v);
     Variant found{};
     ASSERT_TRUE(parse_variant(name.data(), name.size(), &found)) << name;
@@ -56,7 +57,8 @@ TEST(Variants, names_are_read_as_they_are_written) {
 
 TEST(Variants, arithmetic_of_cuda_kernels_is_refused_on_a_cpu) {
   for (const Variant v : {Variant::kTorchCudaFused1, Variant::kTorchCudaFused2,
-                          Variant::kTorchCudaForeach, Variant::kTorchCudaSingle}) {
+                          Variant::kTorchCudaForeach, Variant::kTorchCudaSingle,
+                          Variant::kTeFusedAdamFast}) {
     const char* why_not = nullptr;
     EXPECT_FALSE(variant_supported(v, false, &why_not));
     EXPECT_NE(why_not, nullptr);

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/pipeline/model.h"
@@ -36,6 +38,14 @@ TEST(Figures, a_slow_update_bounds_the_step_and_its_time_is_the_updates) {
   EXPECT_EQ(figures.busy_seconds[MILLPOND_STAGE_FLUSH], 0.0);
 }
 
+void perform(Transfer& attempt) {
+  const auto offset = static_cast<off_t>(attempt.offset);
+  attempt.done =
+      static_cast<std::uint64_t>(attempt.kind == Transfer::Kind::kRead
+                                     ? pread(attempt.fd, attempt.memory, attempt.bytes, offset)
+                                     : pwrite(attempt.fd, attempt.memory, attempt.bytes, offset));
+}
+
 // An engine whose reads, or writes, take 3 ms each and one after another.
 class SlowEngine final : public RawEngine {
  public:
@@ -52,11 +62,7 @@ class SlowEngine final : public RawEngine {
     Transfer* const attempt = queue_.front();
     queue_.erase(queue_.begin());
     if (attempt->kind == slow_) std::this_thread::sleep_for(std::chrono::milliseconds(3));
-    const auto offset = static_cast<off_t>(attempt->offset);
-    attempt->done = static_cast<std::uint64_t>(
-        attempt->kind == Transfer::Kind::kRead
-            ? pread(attempt->fd, attempt->memory, attempt->bytes, offset)
-            : pwrite(attempt->fd, attempt->memory, attempt->bytes, offset));
+    perform(*attempt);
     completed[0] = attempt;
     return 1;
   }
@@ -66,24 +72,78 @@ class SlowEngine final : public RawEngine {
   std::vector<Transfer*> queue_;
 };
 
-TEST(Figures, a_slow_drive_bounds_the_step_and_the_seconds_add_up) {
-  for (const Transfer::Kind slow : {Transfer::Kind::kRead, Transfer::Kind::kWrite}) {
-    ModelStore store(small_plan(14), "dense");
-    ThreadPool pool(1);
-    Engine engine(std::make_unique<SlowEngine>(slow), std::chrono::seconds(20));
+// An engine that answers everything in flight at once, after 3 ms: a drive behind a limiter of its
+// rate.
+class BurstEngine final : public RawEngine {
+ public:
+  BurstEngine() { queue_.reserve(64); }
+  const char* name() const override { return "burst"; }
+  std::uint32_t depth() const override { return 64; }
+  void start(Transfer* attempt) override { queue_.push_back(attempt); }
+  void flush_submissions() override {}
+  void use_memory(std::byte*, std::uint64_t) override {}
+  void forget(int) override {}
+  std::size_t complete(std::span<Transfer*> completed,
+                       std::chrono::steady_clock::time_point deadline) override {
+    if (queue_.empty() || deadline <= std::chrono::steady_clock::now()) return 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    std::size_t count = 0;
+    for (Transfer* const attempt : queue_) {
+      perform(*attempt);
+      completed[count++] = attempt;
+    }
+    queue_.clear();
+    return count;
+  }
+
+ private:
+  std::vector<Transfer*> queue_;
+};
+
+// The pipeline over an engine of a test's own; 14 tiles and places for 6.
+struct OverEngine {
+  explicit OverEngine(std::unique_ptr<RawEngine> raw)
+      : engine(std::move(raw), std::chrono::seconds(20)), pipeline(options(), engine, pool) {
+    StreamedState* const states[] = {store.state.get()};
+    pipeline.plan_tier(states);
+    CallOnTile fill([&](TileView& view) { store.overwrite(view, 1, true); });
+    pipeline.visit(*store.state, tiles, Access::kOverwrite, fill, nullptr);
+    pipeline.settle();
+  }
+  static PipelineOptions options() {
     PipelineOptions options;
     options.host_memory_bytes = 6 * kTileBytes;
     options.ring_bytes = 0;
-    Pipeline pipeline(options, engine, pool);
-    StreamedState* const states[] = {store.state.get()};
-    pipeline.plan_tier(states);
-    const auto tiles = all_tiles(store.state->plan());
-    CallOnTile fill([&](TileView& view) { store.overwrite(view, 1, true); });
-    CallOnTile step([&](TileView& view) { store.change(view, 2, true); });
-    pipeline.visit(*store.state, tiles, Access::kOverwrite, fill, nullptr);
-    pipeline.settle();
+    return options;
+  }
+  void step(millpond_step_figures* figures) {
+    CallOnTile change([&](TileView& view) { store.change(view, 2, true); });
+    pipeline.visit(*store.state, tiles, Access::kUpdate, change, figures);
+  }
+
+  ModelStore store{small_plan(14), "dense"};
+  std::vector<std::uint32_t> tiles = all_tiles(store.state->plan());
+  ThreadPool pool{1};
+  Engine engine;
+  Pipeline pipeline;
+};
+
+TEST(Figures, a_stage_that_is_waited_for_is_busy) {
+  OverEngine over(std::make_unique<BurstEngine>());
+  millpond_step_figures figures{};
+  over.step(&figures);
+  for (const std::uint32_t stage : {MILLPOND_STAGE_FETCH, MILLPOND_STAGE_FLUSH}) {
+    EXPECT_GT(figures.waiting_seconds[stage], 0.003) << stage;
+    EXPECT_GE(figures.busy_seconds[stage], figures.waiting_seconds[stage] * 0.5) << stage;
+    EXPECT_LE(figures.busy_seconds[stage], figures.seconds * 1.001) << stage;
+  }
+}
+
+TEST(Figures, a_slow_drive_bounds_the_step_and_the_seconds_add_up) {
+  for (const Transfer::Kind slow : {Transfer::Kind::kRead, Transfer::Kind::kWrite}) {
+    OverEngine over(std::make_unique<SlowEngine>(slow));
     millpond_step_figures figures{};
-    pipeline.visit(*store.state, tiles, Access::kUpdate, step, &figures);
+    over.step(&figures);
     EXPECT_NE(figures.bound_by, MILLPOND_STAGE_UPDATE);
     EXPECT_GT(figures.busy_seconds[MILLPOND_STAGE_FETCH], 0.0);
     EXPECT_GT(figures.busy_seconds[MILLPOND_STAGE_FLUSH], 0.0);
@@ -92,9 +152,9 @@ TEST(Figures, a_slow_drive_bounds_the_step_and_the_seconds_add_up) {
     for (const double busy : figures.busy_seconds) EXPECT_LE(busy, figures.seconds * 1.001);
     // A second visit adds to the figures of the first.
     const double first = figures.seconds;
-    pipeline.visit(*store.state, tiles, Access::kUpdate, step, &figures);
+    over.step(&figures);
     EXPECT_GT(figures.seconds, first);
-    EXPECT_EQ(figures.tiles, 2 * tiles.size());
+    EXPECT_EQ(figures.tiles, 2 * over.tiles.size());
   }
 }
 

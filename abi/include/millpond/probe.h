@@ -30,7 +30,7 @@ typedef struct millpond_ext_probe {
    * o_tmpfile, reflink, free_space). */
   millpond_files_fn directory;
   /* Measures now, which takes seconds. Request: measure, a list of "drive", "update", "bus",
-   * "cuda_update" (default the first two);
+   * "cuda_update", "pin" (default the first two);
    *   drive: directory, direct, io_engine, queue_depth, transfer_bytes (4194304), file_bytes
    *   (4294967296: written first, gone afterwards), move_bytes (file_bytes; for each share),
    *   read_shares (list of numbers from 0, writes only, to 1, reads only; [1, 0, 0.5]);
@@ -39,12 +39,15 @@ typedef struct millpond_ext_probe {
    *   (5, of which the medians count);
    *   bus: cuda_device (0), rounds;
    *   cuda_update: cuda_device, and the keys of update but threads ("torch_cuda_fused/2"); not
-   *   together with update.
+   *   together with update; shards (1): above 1 the tile has so many of 1 to 2,000 elements, in
+   *   place of elements, and its ceiling is that of one shard with the same bytes;
+   *   pin: cuda_device, pin_bytes (1073741824), threads.
    * Answer: drive {engine, direct, rates [{read_share, bytes_per_s, seconds, bytes_read,
    * bytes_written}], checks (drive)}, update {elements, bytes, threads, update_s, ceiling_s,
    * update_bytes_per_s, update_ceiling_bytes_per_s}: what the update reads and writes, each once,
    * and a loop with the same loads and stores and no arithmetic; bus {up_bytes_per_s,
-   * down_bytes_per_s, both_bytes_per_s (at once, the total)}; cuda_update {as update}. */
+   * down_bytes_per_s, both_bytes_per_s (at once, the total)}; cuda_update {as update}; pin {bytes, touch_s (mapping the memory and
+   * touching its pages), register_s (with CUDA), threads}. */
   millpond_files_fn ceilings;
 } millpond_ext_probe;
 

@@ -16,6 +16,7 @@ from ..torch.proof import HOST, candidates, prove
 
 LOG = logging.getLogger("millpond.megatron")
 TE = "te_fused_adam/1"
+TE_FAST = "te_fused_adam_fast/1"  # as Transformer Engine and apex build it, on CUDA alone
 
 
 def is_adam(kind: type) -> bool:
@@ -64,7 +65,8 @@ def choose(
     if not is_adam(kind) or not groups:
         return "torch_cpu_foreach/1" if device.type == "cpu" else "torch_cuda_foreach/1"
     if is_fused(kind):
-        first, found = TE, TE if exact == "off" else _prove_fused(inner, groups, device, options)
+        first = TE if device.type == "cpu" else TE_FAST
+        found = first if exact == "off" else _prove_fused(inner, groups, device, options)
     else:
         first = candidates(device, groups[0])[0]
         found = first if exact == "off" else prove(kind, groups, device, options, _torch_step)
@@ -86,14 +88,15 @@ def choose(
 
 
 def _prove_fused(inner: Any, groups: Any, device: Any, options: Any) -> str | None:
-    """FusedAdam against the plugin's variant, on scratch tensors."""
+    """FusedAdam against the plugin's variants, on scratch tensors."""
     plain: Any = type(inner)
     kind: Any = _fused_kind(plain, bool(getattr(inner, "adam_w_mode", 1)))
 
     def step(group: dict[str, Any], number: int, _kind: Any) -> abi.GroupStep:
         return group_step(inner, group, number)
 
-    return prove(kind, groups, device, options, step, [TE])
+    order = [TE] if device.type == "cpu" else [TE_FAST, TE]
+    return prove(kind, groups, device, options, step, order)
 
 
 @functools.cache

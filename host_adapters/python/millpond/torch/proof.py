@@ -34,7 +34,7 @@ def candidates(device: torch.device, flags: dict[str, Any]) -> list[str]:
             return ["torch_cpu_fused/1"]
         return ["torch_cpu_foreach_mkl/1", "torch_cpu_foreach/1"]
     if flags.get("fused"):
-        return ["torch_cuda_fused/2"]
+        return ["torch_cuda_fused/2", "torch_cuda_fused/1"]
     first, second = "torch_cuda_foreach/1", "torch_cuda_single/1"
     return [second, first] if flags.get("foreach") is False else [first, second]
 
