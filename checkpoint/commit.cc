@@ -12,9 +12,9 @@
 namespace millpond::checkpoint {
 namespace {
 
-constexpr std::string_view kKeys[] = {"format",         "version",  "save_id", "sequence",
-                                      "world_size",     "stores",   "rank",    "uid",
-                                      "manifest_bytes", "manifest", "digest"};
+constexpr std::string_view kCommitKeys[] = {"format",         "version",  "save_id", "sequence",
+                                            "world_size",     "stores",   "rank",    "uid",
+                                            "manifest_bytes", "manifest", "digest"};
 constexpr std::string_view kDigestKey = ",\n\"digest\": \"";
 constexpr std::size_t kEndBytes = kDigestKey.size() + 32 + 3;  // the key, 32 digits, "}\n
 
@@ -94,7 +94,7 @@ Commit parse_commit(std::string_view json, const std::string& path, std::string_
     if (commit.save_id != save_id) throw object.corrupt("it belongs to another save id");
     check_stores(commit, object);
   };
-  read_strict_json(json, path, kKeys, row, whole);
+  read_strict_json(json, path, kCommitKeys, row, whole);
   return commit;
 }
 

@@ -4,37 +4,37 @@
 namespace millpond::checkpoint {
 namespace {
 
-constexpr std::string_view kKeys[] = {"format",
-                                      "version",
-                                      "writer",
-                                      "uid",
-                                      "step",
-                                      "block_elements",
-                                      "main",
-                                      "exp_avg",
-                                      "exp_avg_sq",
-                                      "groups",
-                                      "topology",
-                                      "buckets",
-                                      "shards",
-                                      "id",
-                                      "key",
-                                      "name",
-                                      "rank",
-                                      "size",
-                                      "elements",
-                                      "kind",
-                                      "bytes",
-                                      "sums",
-                                      "moments_present",
-                                      "segment_offsets",
-                                      "global_shape",
-                                      "box_offset",
-                                      "box_shape",
-                                      "flat_range",
-                                      "bucket",
-                                      "offset",
-                                      "group"};
+constexpr std::string_view kManifestKeys[] = {"format",
+                                              "version",
+                                              "writer",
+                                              "uid",
+                                              "step",
+                                              "block_elements",
+                                              "main",
+                                              "exp_avg",
+                                              "exp_avg_sq",
+                                              "groups",
+                                              "topology",
+                                              "buckets",
+                                              "shards",
+                                              "id",
+                                              "key",
+                                              "name",
+                                              "rank",
+                                              "size",
+                                              "elements",
+                                              "kind",
+                                              "bytes",
+                                              "sums",
+                                              "moments_present",
+                                              "segment_offsets",
+                                              "global_shape",
+                                              "box_offset",
+                                              "box_shape",
+                                              "flat_range",
+                                              "bucket",
+                                              "offset",
+                                              "group"};
 constexpr std::uint32_t kMaxDimensions = 8;
 
 bool moments_only(JsonObject& row) {
@@ -130,7 +130,7 @@ Manifest parse_manifest(std::string_view json, const std::string& path) {
     for (const char* key : {"groups", "topology", "buckets", "shards"}) object.rows(key);
     object.done();
   };
-  read_strict_json(json, path, kKeys, row, whole);
+  read_strict_json(json, path, kManifestKeys, row, whole);
   check_manifest(manifest, path);
   return manifest;
 }

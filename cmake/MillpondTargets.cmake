@@ -25,6 +25,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # gcc 12 warns of std::string's own code (GCC bug 105651).
   target_compile_options(millpond_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # It takes a source that another one includes for a header.
+  target_compile_options(millpond_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+endif()
 if(MILLPOND_SANITIZE)
   target_compile_options(millpond_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${MILLPOND_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>)
   target_link_options(millpond_flags INTERFACE -fsanitize=${MILLPOND_SANITIZE})

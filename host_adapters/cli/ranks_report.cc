@@ -20,8 +20,6 @@ std::uint64_t sum_of(const std::vector<Json>& ranks, const char* key) {
   return sum;
 }
 
-std::string percent(double share) { return show_number("%.1f %%", share * 100); }
-
 // Of each step: how long the last rank took, and all of them in the mean.
 struct Steps {
   std::vector<double> last, mean;
@@ -151,18 +149,19 @@ std::string ranks_table(const Json& node) {
   if (node.contains("bus_efficiency")) {
     out += "\nbus, both ways, by rank: alone " + rates(node.at("bus_alone_bytes_per_s")) +
            "; all at once " + rates(node.at("bus_at_once_bytes_per_s")) +
-           ", of which the steps use " + percent(number(node, "bus_efficiency")) + " or more\n";
+           ", of which the steps use " +
+           show_number("%.1f %%", 100 * number(node, "bus_efficiency")) + " or more\n";
   }
   const auto slowest = node.at("slowest_rank").get<std::size_t>();
   out += "\nnode: " + show_bytes(number(node, "bytes_per_step_read")) + " read and " +
          show_bytes(number(node, "bytes_per_step_written")) + " written in " +
          show_seconds(median(node.at("settled_s").get<std::vector<double>>())) + " a step";
   if (!node.at("drive_efficiency").is_null()) {
-    out += ", " + percent(number(node, "drive_efficiency")) + " of the drive's " +
-           show_rate(number(node, "raw_mixed_bytes_per_s"));
+    out += ", " + show_number("%.1f %%", 100 * number(node, "drive_efficiency")) +
+           " of the drive's " + show_rate(number(node, "raw_mixed_bytes_per_s"));
   }
   return out + "; slowest: rank " + std::to_string(slowest) + ", " +
-         percent(node.at("lateness").at(slowest).get<double>()) +
+         show_number("%.1f %%", 100 * node.at("lateness").at(slowest).get<double>()) +
          " later than the mean, bound by " + node.at("bound_by").get<std::string>() +
          ", which was busy for " + show_seconds(number(node, "bound_s")) + "\n";
 }

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kMagic = 0x314d414441444e50;  // "PNDADAM1"
 
-constexpr std::size_t kTask = 32768;  // elements; ; a multiple of torch's vector
+constexpr std::size_t kAdamTask = 32768;  // elements; a multiple of torch's vector
 
 struct Slice {
   std::size_t piece, begin, end;
@@ -68,8 +68,8 @@ StepCost ResidentAdam::step(const StepInput& input) {
     std::vector<Slice> slices;
     for (std::size_t p = 0; p < states_.size(); ++p) {
       const std::size_t numel = states_[p].main.size();
-      for (std::size_t begin = 0; begin < numel; begin += kTask) {
-        slices.push_back({p, begin, std::min(numel, begin + kTask)});
+      for (std::size_t begin = 0; begin < numel; begin += kAdamTask) {
+        slices.push_back({p, begin, std::min(numel, begin + kAdamTask)});
       }
     }
     const AdamScalars plain = scalars_of(hyper_, input, false, step_);

@@ -17,6 +17,11 @@
 
 namespace millpond::plugin {
 
+// The same characters; empty for one without a pointer.
+inline std::string text_of(const millpond_str& text) {
+  return text.len == 0 ? std::string() : std::string(text.ptr, text.len);
+}
+
 class Host {
  public:
   static constexpr std::size_t kStepLine = 512;

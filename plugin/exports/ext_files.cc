@@ -27,8 +27,8 @@ std::string required(const JsonRequest& request, const char* key, const char* op
 
 // Runs `body(work)` with the sink as its answer and, where there is a runtime, the host's progress.
 template <class Body>
-std::int32_t answer(millpond_runtime* runtime, millpond_sink_fn sink, void* context,
-                    millpond_status* status, const char* operation, Body body) {
+std::int32_t do_files_work(millpond_runtime* runtime, millpond_sink_fn sink, void* context,
+                           millpond_status* status, const char* operation, Body body) {
   return guarded(status, [&](std::uint32_t& flags) {
     if (sink == nullptr) {
       throw Error(MILLPOND_E_ARGUMENT, operation, "the pointer is NULL").field("sink");
@@ -49,7 +49,7 @@ std::int32_t answer(millpond_runtime* runtime, millpond_sink_fn sink, void* cont
 std::int32_t inspect(millpond_runtime* runtime, millpond_str text, millpond_sink_fn sink,
                      void* context, millpond_status* status) {
   constexpr const char* kName = "inspect";
-  return answer(runtime, sink, context, status, kName, [&](const FilesWork& work) {
+  return do_files_work(runtime, sink, context, status, kName, [&](const FilesWork& work) {
     const JsonRequest request(text, kName, {"path", "save_id"});
     const auto fs = open_file_system(required(request, "path", kName), false);
     inspect_save(*fs, request.text("save_id", ""), work);
@@ -59,7 +59,7 @@ std::int32_t inspect(millpond_runtime* runtime, millpond_str text, millpond_sink
 std::int32_t verify(millpond_runtime* runtime, millpond_str text, millpond_sink_fn sink,
                     void* context, millpond_status* status) {
   constexpr const char* kName = "verify";
-  return answer(runtime, sink, context, status, kName, [&](const FilesWork& work) {
+  return do_files_work(runtime, sink, context, status, kName, [&](const FilesWork& work) {
     const JsonRequest request(text, kName, {"path", "save_id"});
     const auto fs = open_file_system(required(request, "path", kName), false);
     verify_save(*fs, request.text("save_id", ""), work);
@@ -69,7 +69,7 @@ std::int32_t verify(millpond_runtime* runtime, millpond_str text, millpond_sink_
 std::int32_t reshard(millpond_runtime* runtime, millpond_str text, millpond_sink_fn sink,
                      void* context, millpond_status* status) {
   constexpr const char* kName = "reshard";
-  return answer(runtime, sink, context, status, kName, [&](const FilesWork& work) {
+  return do_files_work(runtime, sink, context, status, kName, [&](const FilesWork& work) {
     const JsonRequest request(text, kName, {"path", "save_id", "to", "world_size"});
     const auto from = open_file_system(required(request, "path", kName), false);
     const auto world_size =
@@ -83,7 +83,7 @@ std::int32_t reshard(millpond_runtime* runtime, millpond_str text, millpond_sink
 std::int32_t import_(millpond_runtime* runtime, millpond_str text, millpond_sink_fn sink,
                      void* context, millpond_status* status) {
   constexpr const char* kName = "import";
-  return answer(runtime, sink, context, status, kName, [&](const FilesWork& work) {
+  return do_files_work(runtime, sink, context, status, kName, [&](const FilesWork& work) {
     const JsonRequest request(text, kName, {"path", "layout", "to"});
     const auto from = open_file_system(required(request, "path", kName), false);
     const std::string layout = required(request, "layout", kName);
@@ -95,7 +95,7 @@ std::int32_t import_(millpond_runtime* runtime, millpond_str text, millpond_sink
 std::int32_t export_(millpond_runtime* runtime, millpond_str text, millpond_sink_fn sink,
                      void* context, millpond_status* status) {
   constexpr const char* kName = "export";
-  return answer(runtime, sink, context, status, kName, [&](const FilesWork& work) {
+  return do_files_work(runtime, sink, context, status, kName, [&](const FilesWork& work) {
     const JsonRequest request(text, kName, {"path", "save_id", "layout", "to"});
     const auto from = open_file_system(required(request, "path", kName), false);
     const std::string layout = required(request, "layout", kName);
@@ -107,7 +107,7 @@ std::int32_t export_(millpond_runtime* runtime, millpond_str text, millpond_sink
 std::int32_t diff(millpond_runtime* runtime, millpond_str text, millpond_sink_fn sink,
                   void* context, millpond_status* status) {
   constexpr const char* kName = "diff";
-  return answer(runtime, sink, context, status, kName, [&](const FilesWork& work) {
+  return do_files_work(runtime, sink, context, status, kName, [&](const FilesWork& work) {
     const JsonRequest request(text, kName, {"path", "save_id", "other", "other_save_id"});
     const auto a = open_file_system(required(request, "path", kName), false);
     const auto b = open_file_system(required(request, "other", kName), false);

@@ -25,8 +25,10 @@ using Document = nlohmann::ordered_json;
 
 constexpr std::uint64_t kMostBytes = 1ull << 50;
 
-const char* verdict_name(Verdict verdict) {
-  return verdict == Verdict::kOk ? "ok" : verdict == Verdict::kWarning ? "warning" : "failed";
+const char* verdict_name(CheckVerdict verdict) {
+  return verdict == CheckVerdict::kOk        ? "ok"
+         : verdict == CheckVerdict::kWarning ? "warning"
+                                             : "failed";
 }
 
 Document to_json(const Checks& checks) {

@@ -17,7 +17,7 @@ namespace {
 
 using Document = nlohmann::ordered_json;
 
-constexpr std::uint64_t kChunk = 1 << 16;  // elements
+constexpr std::uint64_t kElementsAtOnce = 1 << 16;  // elements
 
 struct Difference {
   std::uint64_t first = 0, count = 0;
@@ -28,9 +28,9 @@ struct Difference {
 Difference compare(const ShardValues& a, const ShardValues& b, std::uint32_t shard,
                    std::uint32_t segment, std::uint64_t numel) {
   Difference found;
-  std::vector<float> of_a(std::min(kChunk, numel)), of_b(of_a.size());
-  for (std::uint64_t begin = 0; begin < numel; begin += kChunk) {
-    const std::uint64_t count = std::min(kChunk, numel - begin);
+  std::vector<float> of_a(std::min(kElementsAtOnce, numel)), of_b(of_a.size());
+  for (std::uint64_t begin = 0; begin < numel; begin += kElementsAtOnce) {
+    const std::uint64_t count = std::min(kElementsAtOnce, numel - begin);
     a.read(shard, segment, begin, count, of_a.data());
     b.read(shard, segment, begin, count, of_b.data());
     if (std::memcmp(of_a.data(), of_b.data(), count * sizeof(float)) == 0) continue;

@@ -14,7 +14,7 @@
 namespace millpond::plugin {
 namespace {
 
-constexpr std::uint64_t kChunk = 1 << 16;  // elements
+constexpr std::uint64_t kElementsWritten = 1 << 16;  // elements
 
 std::string list(const std::vector<std::uint64_t>& numbers) {
   std::string text = "[";
@@ -53,12 +53,12 @@ std::string manifest_text(const ReferenceStore& store, const ReferenceStorage& s
 void write_entry(checkpoint::File& file, std::uint64_t offset, const ShardValues& values,
                  std::uint32_t shard, std::uint64_t numel, std::uint32_t segment,
                  kernels::Storage storage) {
-  std::vector<float> some(kChunk);
-  std::vector<std::byte> stored(kernels::block_bytes(storage, kChunk));
-  for (std::uint64_t begin = 0; begin < numel; begin += kChunk) {
-    const std::uint64_t count = std::min(kChunk, numel - begin);
+  std::vector<float> some(kElementsWritten);
+  std::vector<std::byte> stored(kernels::block_bytes(storage, kElementsWritten));
+  for (std::uint64_t begin = 0; begin < numel; begin += kElementsWritten) {
+    const std::uint64_t count = std::min(kElementsWritten, numel - begin);
     values.read(shard, segment, begin, count, some.data());
-    kernels::encode(some.data(), {stored.data(), kChunk, 0, storage}, count, false);
+    kernels::encode(some.data(), {stored.data(), kElementsWritten, 0, storage}, count, false);
     file.write(offset + begin * kernels::item_bytes(storage),
                {stored.data(), count * kernels::item_bytes(storage)});
   }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <vector>
 
 #include "checkpoint/saves.h"
 #include "checkpoint/store_reader.h"
+#include "plugin/core/buffers.h"
 #include "plugin/core/thread_pool.h"
 
 namespace millpond::plugin {
@@ -21,10 +23,11 @@ struct Place {
 
 // Throws for the first bad block of the batch, in file order.
 void verify_batch(checkpoint::StoreReader& reader, const std::vector<Place>& batch,
-                  ThreadPool& pool) {
+                  ThreadPool& pool, Buffers& buffers) {
   pool.run_or_throw(batch.size(), [&](std::uint64_t i) {
-    std::vector<std::byte> bytes(batch[i].bytes);
-    reader.read_block(batch[i].bucket, batch[i].segment, batch[i].block, bytes);
+    buffers.with(batch[i].bytes, [&](std::span<std::byte> bytes) {
+      reader.read_block(batch[i].bucket, batch[i].segment, batch[i].block, bytes);
+    });
   });
 }
 
@@ -40,13 +43,14 @@ void verify_save(checkpoint::FileSystem& fs, const std::string& save_id, const F
     }
   }
   ThreadPool pool(kReaders);
+  Buffers buffers;
   std::uint64_t done = 0, blocks = 0;
   work.tell(0, total);
   for (const checkpoint::StoreRecord& record : commit.stores) {
     checkpoint::StoreReader reader(fs, commit.save_id, record);
     std::vector<Place> batch;
     const auto finish = [&] {
-      verify_batch(reader, batch, pool);
+      verify_batch(reader, batch, pool, buffers);
       for (const Place& place : batch) done += place.bytes;
       blocks += batch.size();
       batch.clear();

@@ -14,19 +14,21 @@ namespace {
 
 struct Ruling {
   std::string_view name;
-  Verdict verdict;
+  RuleVerdict verdict;
   std::string_view required;
   std::string_view reason;
   std::string_view remedy;
 };
 
-constexpr Ruling allowed(std::string_view name) { return {name, Verdict::kAllowed, {}, {}, {}}; }
+constexpr Ruling allowed(std::string_view name) {
+  return {name, RuleVerdict::kAllowed, {}, {}, {}};
+}
 constexpr Ruling refused(std::string_view name, std::string_view reason, std::string_view remedy) {
-  return {name, Verdict::kRefused, {}, reason, remedy};
+  return {name, RuleVerdict::kRefused, {}, reason, remedy};
 }
 constexpr Ruling requires_feature(std::string_view name, std::string_view required,
                                   std::string_view reason, std::string_view remedy) {
-  return {name, Verdict::kRequires, required, reason, remedy};
+  return {name, RuleVerdict::kRequires, required, reason, remedy};
 }
 
 constexpr std::array kRulings{
@@ -151,11 +153,11 @@ void refuse_unknown(const Feature& feature, std::uint32_t minor, Refusals& refus
 
 void check_active(const Feature& feature, const FeatureRule& rule, bool required_active,
                   Refusals& refusals) {
-  if (rule.verdict == Verdict::kAllowed) return;
-  if (rule.verdict == Verdict::kRequires && required_active) return;
+  if (rule.verdict == RuleVerdict::kAllowed) return;
+  if (rule.verdict == RuleVerdict::kRequires && required_active) return;
   std::string reason(rule.reason);
   if (!feature.detail.empty()) reason += fmt::format(" The host says: {}.", feature.detail);
-  const bool requires_other = rule.verdict == Verdict::kRequires;
+  const bool requires_other = rule.verdict == RuleVerdict::kRequires;
   refusals.add(requires_other ? codes::kFeatureRequires : codes::kFeatureActive, rule.name, reason,
                rule.remedy);
 }
@@ -166,11 +168,11 @@ std::span<const FeatureRule> feature_rules() { return kRules; }
 
 std::string verdict_text(const FeatureRule& rule) {
   switch (rule.verdict) {
-    case Verdict::kAllowed:
+    case RuleVerdict::kAllowed:
       return "allowed";
-    case Verdict::kRequires:
+    case RuleVerdict::kRequires:
       return fmt::format("refused unless {} is active", rule.required);
-    case Verdict::kRefused:
+    case RuleVerdict::kRefused:
       break;
   }
   return "refused";

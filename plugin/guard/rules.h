@@ -12,7 +12,7 @@
 
 namespace millpond::plugin {
 
-enum class Verdict : std::uint8_t {
+enum class RuleVerdict : std::uint8_t {
   kAllowed,   // may be ACTIVE
   kRefused,   // never ACTIVE
   kRequires,  // may be ACTIVE where `required` is ACTIVE too
@@ -22,7 +22,7 @@ struct FeatureRule {
   std::string_view name;
   std::uint32_t since_minor = 0;
   bool must_evaluate = false;
-  Verdict verdict = Verdict::kRefused;
+  RuleVerdict verdict = RuleVerdict::kRefused;
   std::string_view required;  // kRequires: the other feature
   std::string_view reason;    // why ACTIVE is refused; empty where it is allowed
   std::string_view remedy;

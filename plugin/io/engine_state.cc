@@ -1,4 +1,5 @@
 #include "plugin/io/engine_state.h"
+#include "plugin/io/sizes.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,8 +11,6 @@
 namespace millpond::plugin {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kMostAtOnce = 1ull << 30;
 constexpr auto kFirstPause = std::chrono::microseconds(20);
 constexpr auto kLongestPause = std::chrono::milliseconds(10);
 

@@ -10,17 +10,16 @@
 
 #include "plugin/io/os_error.h"
 #include "plugin/io/retries.h"
+#include "plugin/io/sizes.h"
 
 namespace millpond::plugin {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kStep = 8u << 20;  // page cache that a file may occupy, twice
 // The cache keeps pages in larger pieces, and a piece that is only partly in a range that is
 // dropped stays: each range begins a little before the end of the last one.
 constexpr std::uint64_t kLargestPiece = 4u << 20;
 // A transfer ends at 0x7ffff000 bytes whatever was asked for; whole steps keep offsets aligned.
-constexpr std::uint64_t kMostAtOnce = kStep;
 
 // Advice: failing to drop pages harms nothing that was promised about bytes.
 void drop(int fd, std::uint64_t begin, std::uint64_t end) {
@@ -44,7 +43,7 @@ void PosixFile::read(std::uint64_t offset, std::span<std::byte> bytes) {
   Retries retries;
   std::uint64_t done = 0;
   while (done < bytes.size()) {
-    const std::size_t count = std::min<std::uint64_t>(kMostAtOnce, bytes.size() - done);
+    const std::size_t count = std::min<std::uint64_t>(kStep, bytes.size() - done);
     const ssize_t n =
         ::pread(fd_.get(), bytes.data() + done, count, static_cast<off_t>(offset + done));
     if (n < 0) {
@@ -74,7 +73,7 @@ void PosixFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
   Retries retries;
   std::uint64_t done = 0;
   while (done < bytes.size()) {
-    const std::size_t count = std::min<std::uint64_t>(kMostAtOnce, bytes.size() - done);
+    const std::size_t count = std::min<std::uint64_t>(kStep, bytes.size() - done);
     const ssize_t n =
         ::pwrite(fd_.get(), bytes.data() + done, count, static_cast<off_t>(offset + done));
     if (n <= 0) {

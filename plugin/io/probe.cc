@@ -12,11 +12,11 @@
 
 #include "plugin/io/os_error.h"
 #include "plugin/io/reserve.h"
+#include "plugin/io/sizes.h"
 
 namespace millpond::plugin {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr off_t kAt = 4096;  // not 0: an engine or filesystem that drops offsets is found out
 
 // Returns what failed, empty when the bytes came back.

@@ -12,11 +12,11 @@
 
 #include "plugin/core/blocked_signals.h"
 #include "plugin/io/os_error.h"
+#include "plugin/io/sizes.h"
 
 namespace millpond::plugin {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kZeroBytes = 1u << 20;
 
 int allocate(int fd, std::uint64_t bytes) {

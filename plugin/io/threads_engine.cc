@@ -12,11 +12,11 @@
 
 #include "plugin/core/blocked_signals.h"
 #include "plugin/io/os_error.h"
+#include "plugin/io/sizes.h"
 
 namespace millpond::plugin {
 namespace {
 
-constexpr std::uint64_t kMostAtOnce = 1ull << 30;
 constexpr std::uint32_t kMostThreads = 32;
 
 // A queue in memory that was set aside: one attempt is in one of the queues at most.

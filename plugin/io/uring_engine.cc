@@ -10,13 +10,12 @@
 #include "plugin/io/os_error.h"
 #include "plugin/io/registered_files.h"
 #include "plugin/io/registered_memory.h"
+#include "plugin/io/sizes.h"
 
 namespace millpond::plugin {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr std::uint64_t kMostAtOnce = 1ull << 30;
 
 __kernel_timespec until(Clock::time_point deadline) {
   const auto left = std::max(deadline - Clock::now(), Clock::duration(0));

@@ -6,11 +6,10 @@
 
 #include "plugin/io/os_error.h"
 #include "plugin/io/retries.h"
+#include "plugin/io/sizes.h"
 
 namespace millpond::plugin {
 namespace {
-
-constexpr std::uint64_t kPage = 4096;
 
 // `call(done)` moves bytes from `done` on, as pread and pwrite do.
 template <typename Call>

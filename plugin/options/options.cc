@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMaxBytes = 1 << 20;
+constexpr std::size_t kMaxText = 1 << 20;
 constexpr std::uint64_t kDefaultBlock = 262144;
 
 // At most 48 bytes, cut between characters.
@@ -67,9 +67,9 @@ class StrictShape {
 };
 
 json parse_document(std::string_view text) {
-  if (text.size() > kMaxBytes)
+  if (text.size() > kMaxText)
     throw option_error("", "the document is too large", "give at most 1 MiB of JSON")
-        .want(kMaxBytes, text.size());
+        .want(kMaxText, text.size());
   try {
     json document = json::parse(text, StrictShape{});
     if (!document.is_object())

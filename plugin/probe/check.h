@@ -8,7 +8,7 @@
 
 namespace millpond::plugin {
 
-enum class Verdict : std::uint8_t {
+enum class CheckVerdict : std::uint8_t {
   kOk,
   kWarning,  // streaming works, slower or with less comfort than it could
   kFailed,   // streaming will not work
@@ -16,7 +16,7 @@ enum class Verdict : std::uint8_t {
 
 struct Check {
   std::string name;  // stable: "engine", "o_direct", ...
-  Verdict verdict = Verdict::kOk;
+  CheckVerdict verdict = CheckVerdict::kOk;
   std::string found;   // a phrase with units
   std::string remedy;  // a sentence; empty where nothing is to be done
 };

@@ -38,9 +38,9 @@ constexpr Filesystem kFilesystems[] = {
 
 Check judge_filesystem(DirectoryFacts& facts) {
   struct statfs answer {};
-  Check check{"filesystem", Verdict::kOk, "", ""};
+  Check check{"filesystem", CheckVerdict::kOk, "", ""};
   if (statfs(facts.path.c_str(), &answer) != 0) {
-    check.verdict = Verdict::kWarning;
+    check.verdict = CheckVerdict::kWarning;
     check.found = "unknown (" + errno_text(errno) + ")";
     return check;
   }
@@ -57,12 +57,12 @@ Check judge_filesystem(DirectoryFacts& facts) {
   facts.filesystem = known->name;
   check.found = known->name;
   if (known->kind == Filesystem::kMemory) {
-    check.verdict = Verdict::kWarning;
+    check.verdict = CheckVerdict::kWarning;
     check.found += ": this is memory, not a drive";
     check.remedy =
         "Name a directory on a local NVMe drive: here the state takes memory all the same.";
   } else if (known->kind == Filesystem::kNetwork) {
-    check.verdict = Verdict::kWarning;
+    check.verdict = CheckVerdict::kWarning;
     check.found += ": not a local drive";
     check.remedy = "Name a directory on a local NVMe drive: state passes twice in every step.";
   }
@@ -90,23 +90,24 @@ void try_checkpoint_ways(ScratchRoot& root, DirectoryFacts& facts) {
 void judge_abilities(DirectoryFacts& facts) {
   facts.checks.push_back(
       facts.direct
-          ? Check{"o_direct", Verdict::kOk, "works", ""}
-          : Check{"o_direct", Verdict::kWarning, "does not work: transfers pass the page cache",
+          ? Check{"o_direct", CheckVerdict::kOk, "works", ""}
+          : Check{"o_direct", CheckVerdict::kWarning,
+                  "does not work: transfers pass the page cache",
                   "Use ext4 or XFS on a local drive: without O_DIRECT every byte is copied once "
                   "more."});
   facts.checks.push_back(
       facts.tmpfile
-          ? Check{"o_tmpfile", Verdict::kOk, "works: a killed run leaves nothing behind", ""}
-          : Check{"o_tmpfile", Verdict::kWarning,
+          ? Check{"o_tmpfile", CheckVerdict::kOk, "works: a killed run leaves nothing behind", ""}
+          : Check{"o_tmpfile", CheckVerdict::kWarning,
                   "does not work: named files, which the next run removes after a kill",
                   "Use ext4, XFS or btrfs; saves are copied from here."});
-  Check reflink{"reflink", Verdict::kOk, "", ""};
+  Check reflink{"reflink", CheckVerdict::kOk, "", ""};
   if (facts.reflink) {
     reflink.found = "works";
   } else if (facts.link) {
     reflink.found = "does not work; files can be linked, so saves on this filesystem copy nothing";
   } else {
-    reflink.verdict = Verdict::kWarning;
+    reflink.verdict = CheckVerdict::kWarning;
     reflink.found = "neither reflinks nor links work: saves copy in the background";
     reflink.remedy = "XFS and btrfs can clone files, ext4 can link them.";
   }
@@ -114,17 +115,17 @@ void judge_abilities(DirectoryFacts& facts) {
 }
 
 Check judge_space(const DirectoryRequest& request, const DirectoryFacts& facts) {
-  Check check{"free_space", Verdict::kOk,
+  Check check{"free_space", CheckVerdict::kOk,
               binary_size(facts.free_bytes) + " of " + binary_size(facts.total_bytes) + " free",
               ""};
   const std::uint64_t least = std::max(request.needed_bytes, kPage);
   if (request.needed_bytes != 0)
     check.found += ", " + binary_size(request.needed_bytes) + " needed";
   if (facts.free_bytes < least) {
-    check.verdict = Verdict::kFailed;
+    check.verdict = CheckVerdict::kFailed;
     check.remedy = "Free space there, or name further directories in \"scratch\".";
   } else if (facts.free_bytes < 2 * request.needed_bytes) {
-    check.verdict = Verdict::kWarning;
+    check.verdict = CheckVerdict::kWarning;
     check.remedy = "A save on this filesystem needs the same space again.";
   }
   return check;
@@ -144,7 +145,7 @@ DirectoryFacts look_at_directory(const DirectoryRequest& request) {
     facts.usable = true;
   } catch (const Error& error) {
     facts.reason = error.what();
-    facts.checks.push_back({"directory", Verdict::kFailed, error.what(),
+    facts.checks.push_back({"directory", CheckVerdict::kFailed, error.what(),
                             "Name an existing directory that this user may write to."});
   }
   struct statvfs space {};
@@ -153,12 +154,13 @@ DirectoryFacts look_at_directory(const DirectoryRequest& request) {
     facts.free_bytes = std::uint64_t{space.f_bavail} * space.f_frsize;
   }
   if (!facts.usable) return facts;
-  facts.checks.push_back({"directory", Verdict::kOk, "files can be made in " + request.path, ""});
+  facts.checks.push_back(
+      {"directory", CheckVerdict::kOk, "files can be made in " + request.path, ""});
   facts.checks.push_back(judge_filesystem(facts));
   judge_abilities(facts);
   if (request.direct == "true" && !facts.direct) {
     for (Check& check : facts.checks) {
-      if (check.name == "o_direct") check.verdict = Verdict::kFailed;
+      if (check.name == "o_direct") check.verdict = CheckVerdict::kFailed;
     }
   }
   facts.checks.push_back(judge_space(request, facts));

@@ -171,8 +171,8 @@ bool DriveProbe::direct() const { return state_->root.ability().direct; }
 Check judge_drive(double mixed_bytes_per_s) {
   char text[64];
   std::snprintf(text, sizeof(text), "%.2f GB/s", mixed_bytes_per_s / 1e9);
-  if (mixed_bytes_per_s >= kSlowDrive) return {"drive", Verdict::kOk, text, ""};
-  return {"drive", Verdict::kWarning, text,
+  if (mixed_bytes_per_s >= kSlowDrive) return {"drive", CheckVerdict::kOk, text, ""};
+  return {"drive", CheckVerdict::kWarning, text,
           "Name a directory on a local NVMe drive: through this one a step takes long."};
 }
 

@@ -48,7 +48,7 @@ std::string processor_name(kernels::Processor processor) {
 }
 
 void look_for_engine(const MachineRequest& request, Machine& machine) {
-  Check check{"engine", Verdict::kOk, "", ""};
+  Check check{"engine", CheckVerdict::kOk, "", ""};
   try {
     const EngineChoice choice = make_raw_engine(request.engine, request.queue_depth);
     machine.engine = choice.raw->name();
@@ -58,27 +58,27 @@ void look_for_engine(const MachineRequest& request, Machine& machine) {
         machine.engine == "io_uring" && choice.reason.find("plain") == std::string::npos;
     check.found = choice.reason;
     if (machine.engine == "threads" && request.engine != "threads") {
-      check.verdict = Verdict::kWarning;
+      check.verdict = CheckVerdict::kWarning;
       check.remedy =
           "Allow io_uring to this process (kernel.io_uring_disabled, the container's seccomp "
           "profile): threads serve as well, at the price of processor time.";
     }
   } catch (const Error& error) {
     machine.engine_reason = error.what();
-    check.verdict = Verdict::kFailed;
+    check.verdict = CheckVerdict::kFailed;
     check.found = error.what();
     check.remedy = "Let io_engine be \"auto\".";
   }
   machine.checks.push_back(check);
 
-  Check memlock{"memlock", Verdict::kOk, "", ""};
+  Check memlock{"memlock", CheckVerdict::kOk, "", ""};
   memlock.found = machine.memlock_bytes == kUnlimited
                       ? "RLIMIT_MEMLOCK: unlimited"
                       : "RLIMIT_MEMLOCK: " + std::to_string(machine.memlock_bytes) + " bytes";
   if (machine.registered) memlock.found += "; enough: memory could be registered with the kernel";
   if (!machine.registered && machine.memlock_bytes != kUnlimited && machine.engine != "threads" &&
       !machine.engine.empty()) {
-    memlock.verdict = Verdict::kWarning;
+    memlock.verdict = CheckVerdict::kWarning;
     memlock.remedy =
         "Raise it to the host tier's size (ulimit -l, /etc/security/limits.conf, or the "
         "container's --ulimit memlock=-1): then memory is registered with the kernel once.";
@@ -87,9 +87,9 @@ void look_for_engine(const MachineRequest& request, Machine& machine) {
 }
 
 Check judge_memory(const MachineRequest& request) {
-  Check check{"memory", Verdict::kOk, "", ""};
+  Check check{"memory", CheckVerdict::kOk, "", ""};
   if (request.available_source.empty()) {
-    check.verdict = Verdict::kWarning;
+    check.verdict = CheckVerdict::kWarning;
     check.found = "neither /proc/meminfo nor a control group says what is available";
     check.remedy = "Give host_memory_bytes as a number.";
     return check;
@@ -97,10 +97,10 @@ Check judge_memory(const MachineRequest& request) {
   check.found =
       binary_size(request.available_bytes) + " available (" + request.available_source + ")";
   if (request.available_bytes < kLeastMemory) {
-    check.verdict = Verdict::kFailed;
+    check.verdict = CheckVerdict::kFailed;
     check.remedy = "Free memory, or raise the control group's limit: a step needs 64 MiB at least.";
   } else if (request.available_bytes < kLittleMemory) {
-    check.verdict = Verdict::kWarning;
+    check.verdict = CheckVerdict::kWarning;
     check.remedy =
         "Free memory, or raise the control group's limit: what fits in it need not move.";
   }
@@ -108,7 +108,7 @@ Check judge_memory(const MachineRequest& request) {
 }
 
 Check judge_cuda(const CudaDevices& cuda) {
-  Check check{"cuda", Verdict::kOk, "", ""};
+  Check check{"cuda", CheckVerdict::kOk, "", ""};
   for (const CudaDevice& device : cuda.devices) {
     check.found += (check.found.empty() ? "" : "; ") + device.name + ", " +
                    binary_size(device.free_bytes) + " of " + binary_size(device.memory_bytes) +
@@ -145,17 +145,17 @@ Machine look_at_machine(const MachineRequest& request) {
   machine.cuda = find_cuda_devices();
   look_for_engine(request, machine);
   machine.checks.push_back(judge_memory(request));
-  Check files{"open_files", Verdict::kOk, "RLIMIT_NOFILE: " + std::to_string(machine.open_files),
-              ""};
+  Check files{"open_files", CheckVerdict::kOk,
+              "RLIMIT_NOFILE: " + std::to_string(machine.open_files), ""};
   if (machine.open_files < kFewFiles) {
-    files.verdict = Verdict::kWarning;
+    files.verdict = CheckVerdict::kWarning;
     files.remedy = "Raise it (ulimit -n): a store has a file for each 200 million parameters.";
   }
   machine.checks.push_back(files);
-  Check processor{"processor", Verdict::kOk,
+  Check processor{"processor", CheckVerdict::kOk,
                   std::to_string(machine.processors) + " processors, " + machine.instructions, ""};
   if (machine.instructions == "portable") {
-    processor.verdict = Verdict::kWarning;
+    processor.verdict = CheckVerdict::kWarning;
     processor.remedy = "A processor with AVX2 updates several times faster.";
   }
   machine.checks.push_back(processor);

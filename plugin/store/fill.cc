@@ -5,36 +5,14 @@
 
 #include "plugin/store/binding.h"
 #include "plugin/store/carry.h"
+#include "plugin/store/counted_work.h"
 #include "plugin/store/runtime.h"
 
 namespace millpond::plugin {
-namespace {
-
-// Tells the host how far the work is, tile by tile, and lets it cancel.
-class WithProgress final : public TileWork {
- public:
-  WithProgress(TileWork& work, Host& host, std::uint64_t* done, std::uint64_t total)
-      : work_(work), host_(host), done_(done), total_(total) {}
-  std::uint32_t capacity() const override { return work_.capacity(); }
-  void start(TileView* tile) override {
-    host_.progress("bind", *done_, total_);
-    work_.start(tile);
-    *done_ += tile->tile->total_bytes;
-  }
-  TileView* finished(bool wait) override { return work_.finished(wait); }
-
- private:
-  TileWork& work_;
-  Host& host_;
-  std::uint64_t* done_;
-  std::uint64_t total_;
-};
-
-}  // namespace
 
 void Binding::visit(const std::vector<std::uint32_t>& tiles, Access access, TileWork& work) {
   if (tiles.empty()) return;
-  WithProgress watched(work, runtime_.host(), &filled_bytes_, plan_.state_bytes);
+  CountedWork watched(work, runtime_.host(), "bind", &filled_bytes_, plan_.state_bytes);
   runtime_.pipeline().visit(*fresh_, tiles, access, watched, nullptr);
 }
 

@@ -4,6 +4,7 @@
 #include "plugin/io/posix_file_system.h"
 #include "plugin/store/binding.h"
 #include "plugin/store/claims.h"
+#include "plugin/store/counted_work.h"
 #include "plugin/store/mismatch.h"
 #include "plugin/store/restore.h"
 #include "plugin/store/runtime.h"
@@ -13,10 +14,6 @@ namespace {
 
 constexpr std::uint64_t kLoadFlags =
     MILLPOND_IO_STAGE | MILLPOND_IO_KEEP_MODEL | MILLPOND_IO_INIT_FROM_MODEL | MILLPOND_IO_CONVERT;
-
-std::string text_of(const millpond_str& text) {
-  return text.len == 0 ? std::string() : std::string(text.ptr, text.len);
-}
 
 // The formats that were converted, for the log.
 std::string converted(const ShardSources& sources, const StagedLoad& load) {
@@ -30,26 +27,6 @@ std::string converted(const ShardSources& sources, const StagedLoad& load) {
   }
   return text;
 }
-
-// Tells the host how far the work is and lets it cancel.
-class WithProgress final : public TileWork {
- public:
-  WithProgress(TileWork& work, Host& host, std::uint64_t total)
-      : work_(work), host_(host), total_(total) {}
-  std::uint32_t capacity() const override { return work_.capacity(); }
-  void start(TileView* tile) override {
-    host_.progress("load", done_, total_);
-    work_.start(tile);
-    done_ += tile->tile->total_bytes;
-  }
-  TileView* finished(bool wait) override { return work_.finished(wait); }
-
- private:
-  TileWork& work_;
-  Host& host_;
-  std::uint64_t done_ = 0;
-  std::uint64_t total_;
-};
 
 }  // namespace
 
@@ -74,7 +51,8 @@ void Loading::make_state() {
 
 void Loading::visit(const std::vector<std::uint32_t>& tiles, TileWork& work) {
   if (tiles.empty()) return;
-  WithProgress watched(work, runtime_.host(), fresh_->plan().state_bytes);
+  std::uint64_t done = 0;
+  CountedWork watched(work, runtime_.host(), "load", &done, fresh_->plan().state_bytes);
   runtime_.pipeline().visit(*fresh_, tiles, Access::kOverwrite, watched, nullptr);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -106,25 +107,16 @@ void Restorer::read_block(const TileView& tile, std::uint32_t segment, std::size
                           std::size_t last) {
   const Copy& what = copies_[first];
   checkpoint::StoreReader& store = *sources_.stores()[what.store];
-  std::vector<std::byte> buffer;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!buffers_.empty()) {
-      buffer = std::move(buffers_.back());
-      buffers_.pop_back();
-    }
-  }
   const std::uint64_t bytes = store.block_bytes(what.bucket, segment, what.block);
-  if (buffer.size() < bytes) buffer.resize(bytes);
-  store.read_block(what.bucket, segment, what.block, {buffer.data(), bytes});
-  bytes_read_ += bytes;
   const std::uint64_t elements =
       checkpoint::elements_of_block(store.manifest(), what.bucket, what.block);
-  for (std::size_t i = first; i < last; ++i) {
-    copy(tile, segment, copies_[i], buffer.data(), elements);
-  }
-  const std::lock_guard lock(mutex_);
-  buffers_.push_back(std::move(buffer));
+  buffers_.with(bytes, [&](std::span<std::byte> block) {
+    store.read_block(what.bucket, segment, what.block, block);
+    for (std::size_t i = first; i < last; ++i) {
+      copy(tile, segment, copies_[i], block.data(), elements);
+    }
+  });
+  bytes_read_ += bytes;
 }
 
 void Restorer::copy(const TileView& tile, std::uint32_t segment, const Copy& what,

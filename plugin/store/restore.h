@@ -5,9 +5,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
+#include "plugin/core/buffers.h"
 #include "plugin/core/thread_pool.h"
 #include "plugin/pipeline/pipeline.h"
 #include "plugin/store/shard_sources.h"
@@ -50,8 +50,7 @@ class Restorer {
   std::vector<Copy> copies_;         // of the segment at hand
   std::vector<std::size_t> groups_;  // where the copies of each block begin
   std::vector<float> values_;        // of the tile's segment, where copies go through fp32
-  std::mutex mutex_;
-  std::vector<std::vector<std::byte>> buffers_;  // not in use
+  Buffers buffers_;                  // of a block
   std::atomic<std::uint64_t> bytes_read_{0};
 };
 

@@ -14,10 +14,6 @@ constexpr std::uint64_t kSaveFlags =
     MILLPOND_IO_BACKGROUND | MILLPOND_IO_COMMIT | MILLPOND_IO_FAIL_IF_BUSY;
 constexpr std::chrono::milliseconds kBeat{50};
 
-std::string text_of(const millpond_str& text) {
-  return text.len == 0 ? std::string() : std::string(text.ptr, text.len);
-}
-
 bool has_moments(const StreamedState& state, const Bucket& bucket) {
   for (std::uint32_t t = bucket.first_tile; t < bucket.first_tile + bucket.tiles; ++t) {
     if (state.moments_present(t)) return true;

@@ -14,12 +14,11 @@ namespace {
 
 using checkpoint::Commit;
 using checkpoint::Manifest;
-using checkpoint::Part;
 using checkpoint::ShardRecord;
 using checkpoint::StoreRecord;
 
 template <typename Any>
-Part part_of(const Any& shard) {
+checkpoint::Part part_of(const Any& shard) {
   return {shard.box_offset, shard.box_shape, shard.flat_begin, shard.flat_end};
 }
 
@@ -133,7 +132,7 @@ void ShardSources::gather(checkpoint::FileSystem& fs, const Commit& commit, cons
           if (!unfit[i]) unfit[i] = saved;
           continue;
         }
-        const Part part = part_of(saved);
+        const checkpoint::Part part = part_of(saved);
         Ranges ranges;
         checkpoint::for_each_common_run(parts_[i], part, 0, shard.numel(), [&](const auto& run) {
           ranges.append(run.a, run.a + run.count);

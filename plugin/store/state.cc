@@ -14,13 +14,13 @@ namespace {
 constexpr std::uint64_t kChunk = 4096;  // elements decoded at a time; a divisor of every block
 
 // The part of a piece that a request names, and where its values lie in the request.
-struct Part {
+struct Wanted {
   std::uint64_t begin = 0;  // in the piece
   std::uint64_t end = 0;
   std::uint64_t value = 0;
 };
 
-Part part_of(const Piece& piece, std::uint64_t begin, std::uint64_t count) {
+Wanted part_of(const Piece& piece, std::uint64_t begin, std::uint64_t count) {
   const std::uint64_t from = std::max(piece.shard_begin, begin);
   const std::uint64_t to = std::min(piece.shard_begin + piece.count, begin + count);
   if (from >= to) return {};
@@ -30,7 +30,7 @@ Part part_of(const Piece& piece, std::uint64_t begin, std::uint64_t count) {
 // Calls body(run, elements of it, first and last wanted element of it, values' index) for chunks of
 // whole groups that together hold the part.
 template <class Body>
-void for_chunks(const TileView& view, const Piece& piece, std::uint32_t segment, const Part& part,
+void for_chunks(const TileView& view, const Piece& piece, std::uint32_t segment, const Wanted& part,
                 Body&& body) {
   const std::uint64_t first = part.begin / kernels::kGroupElements * kernels::kGroupElements;
   for (std::uint64_t at = first; at < part.end;) {
@@ -94,7 +94,7 @@ void Store::read_state(std::uint64_t shard_id, std::uint32_t segment, std::uint6
   CallOnTile read([&](TileView& view) {
     for (const Piece& piece : view.plan->pieces_of(*view.tile)) {
       if (piece.shard != shard) continue;
-      const Part part = part_of(piece, begin, count);
+      const Wanted part = part_of(piece, begin, count);
       if (part.begin == part.end) continue;
       if (segment != MILLPOND_SEGMENT_MAIN && !view.moments_present) {
         std::fill_n(values + part.value, part.end - part.begin, 0.0f);
@@ -126,7 +126,7 @@ void Store::write_state(std::uint64_t shard_id, std::uint32_t segment, std::uint
     view.dirty = true;
     for (const Piece& piece : view.plan->pieces_of(*view.tile)) {
       if (piece.shard != shard) continue;
-      const Part part = part_of(piece, begin, count);
+      const Wanted part = part_of(piece, begin, count);
       if (part.begin == part.end) continue;
       for_chunks(view, piece, segment, part,
                  [&](const kernels::StoredRun& run, std::uint64_t elements, std::uint64_t from,

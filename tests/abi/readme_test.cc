@@ -12,7 +12,7 @@
 
 namespace {
 
-std::string text_of(const std::string& path) {
+std::string contents_of(const std::string& path) {
   std::ifstream file(std::string(MILLPOND_SOURCE_ROOT) + "/" + path);
   EXPECT_TRUE(file) << path;
   std::ostringstream text;
@@ -32,7 +32,7 @@ std::string with_quotes(std::string verdict, const std::string& name) {
 }
 
 TEST(Readme, lists_every_feature_with_its_verdict) {
-  const std::string readme = text_of("abi/README.md");
+  const std::string readme = contents_of("abi/README.md");
   for (const auto& rule : millpond::plugin::feature_rules()) {
     const std::string verdict = with_quotes(verdict_text(rule), std::string(rule.required));
     expect_row(readme, "| `" + std::string(rule.name) + "` | 1." +
@@ -42,7 +42,7 @@ TEST(Readme, lists_every_feature_with_its_verdict) {
 }
 
 TEST(Readme, lists_every_option) {
-  const std::string readme = text_of("abi/README.md");
+  const std::string readme = contents_of("abi/README.md");
   const std::string table = readme.substr(readme.find("## Options"));
   for (const auto& key : millpond::plugin::option_keys()) {
     EXPECT_NE(table.find("`" + std::string(key.name) + "`"), std::string::npos) << key.name;
@@ -50,8 +50,8 @@ TEST(Readme, lists_every_option) {
 }
 
 TEST(Readme, lists_every_error_code) {
-  const std::string readme = text_of("abi/README.md");
-  std::istringstream golden(text_of("abi/layout.golden"));
+  const std::string readme = contents_of("abi/README.md");
+  std::istringstream golden(contents_of("abi/layout.golden"));
   int seen = 0;
   for (std::string line; std::getline(golden, line);) {
     std::istringstream words(line);
@@ -66,7 +66,7 @@ TEST(Readme, lists_every_error_code) {
 
 // The bytes of the worked example, read by the official library, are what the page says they are.
 TEST(Readme, its_bytes_are_the_message) {
-  const std::string readme = text_of("abi/README.md");
+  const std::string readme = contents_of("abi/README.md");
   const size_t begin = readme.find("```hex\n");
   ASSERT_NE(begin, std::string::npos);
   std::istringstream block(readme.substr(begin + 7, readme.find("```", begin + 7) - begin - 7));

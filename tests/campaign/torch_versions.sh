@@ -2,6 +2,7 @@
 # One wheel file with torch 2.11.0, 2.7.1 and 2.6.0, each in an environment of its own (40 minutes, 6 GB of space at a time)
 #
 # TORCH_VERSIONS="2.7.1 2.6.0": these instead. TORCH_ENVS=DIR: environments are kept there and used again.
+# WHEEL=FILE: this wheel, instead of one that is built here.
 # FSDP2 on the CPU begins with torch 2.7: its tests say so where they are left out.
 set -euo pipefail
 versions=${TORCH_VERSIONS:-2.11.0 2.7.1 2.6.0}
@@ -9,10 +10,13 @@ envs=${TORCH_ENVS:-$SCRATCH}
 unset PYTHONPATH MILLPOND_PLUGIN
 export PYTHONDONTWRITEBYTECODE=1
 
-echo "building the wheel"
-python3 -m venv "$SCRATCH/builder"
-"$SCRATCH/builder/bin/python" -m pip wheel -q --no-deps --config-settings="build-dir=$SCRATCH/build" -w "$SCRATCH/wheel" .
-wheel=$(echo "$SCRATCH"/wheel/*.whl)
+wheel=${WHEEL:-}
+if [ -z "$wheel" ]; then
+  echo "building the wheel"
+  python3 -m venv "$SCRATCH/builder"
+  "$SCRATCH/builder/bin/python" -m pip wheel -q --no-deps --config-settings="build-dir=$SCRATCH/build" -w "$SCRATCH/wheel" .
+  wheel=$(echo "$SCRATCH"/wheel/*.whl)
+fi
 digest=$(sha256sum "$wheel")
 echo "$digest"
 

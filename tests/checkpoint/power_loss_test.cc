@@ -25,7 +25,7 @@ namespace {
 
 using sandbox::require;
 
-constexpr std::uint64_t kCases = 8;
+constexpr std::uint64_t kPowerCases = 8;
 constexpr std::uint64_t kMemory = 128u << 20;
 constexpr unsigned long kShutDown = _IOR('X', 125, std::uint32_t);  // EXT4_IOC_SHUTDOWN
 // The journal goes to the drive first, and it does not.
@@ -122,7 +122,7 @@ TEST(PowerLossOf, B35_ext4_at_system_calls_of_a_save_leaves_the_old_save_or_the_
         std::uint64_t calls = 0;
         for (const std::uint32_t mode : kModes) calls = power.lose_power_at(UINT64_MAX, mode);
         require(calls > 100, "a save has more system calls");
-        const std::vector<std::uint64_t> cases = some_of(2 * calls, kCases);
+        const std::vector<std::uint64_t> cases = some_of(2 * calls, kPowerCases);
         for (const std::uint64_t number : cases) {
           try {
             power.lose_power_at(number / 2, kModes[number % 2]);

@@ -15,6 +15,9 @@ namespace millpond::tests {
 inline constexpr const char* kSmallTiles =
     "\"tile_elements\": 4096, \"bucket_elements\": 9000, \"host_memory_bytes\": 400000";
 
+// The group of a runtime that has no other ranks.
+inline constexpr millpond_group kAlone{0, 0, 1};
+
 // Five parameters in two groups, one its own main, one empty, tails that are no multiples.
 std::vector<Parameter> usual_parameters();
 

@@ -12,7 +12,6 @@ namespace millpond::tests {
 namespace {
 
 constexpr std::uint64_t kBackground = MILLPOND_IO_COMMIT | MILLPOND_IO_BACKGROUND;
-constexpr millpond_group kAlone{0, 0, 1};
 
 std::size_t open_files() {
   std::size_t count = 0;

@@ -12,8 +12,6 @@
 namespace millpond::tests {
 namespace {
 
-constexpr millpond_group kAlone{0, 0, 1};
-
 class Cut : public ::testing::Test {
  protected:
   std::string path() const { return saved_.path(); }

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 using Random = std::mt19937_64;
 using Files = std::map<std::string, std::string>;  // contents by path below the save's directory
 
-constexpr std::uint64_t kRandomCases = 12'000, kFew = 500;
+constexpr std::uint64_t kRandomCases = 12'000, kFewCases = 500;
 constexpr const char* kCommit = "COMMIT.json";
 constexpr std::array<const char*, 2> kStores = {"rank00000/opt0_0", "rank00001/opt0_0"};
 
@@ -316,7 +316,7 @@ TEST_F(Damage, R03_R04_of_every_kind_is_refused_and_changes_nothing) {
   }
   const std::uint64_t all = bytes.size() + kRandomCases;
   std::uint64_t cases = 0;
-  for (const std::uint64_t number : some_of(all, kFew)) {
+  for (const std::uint64_t number : some_of(all, kFewCases)) {
     Random random(number);
     const Case drawn = number < bytes.size()
                            ? change_byte(bytes[number].first, bytes[number].second,

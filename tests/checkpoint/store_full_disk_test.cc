@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kLevels = 100, kFew = 8;
+constexpr std::uint64_t kLevels = 100, kFewLevels = 8;
 
 std::uint64_t free_bytes(const SmallFilesystem& disk) {
   struct statvfs info = {};
@@ -66,7 +66,7 @@ TEST_P(FullDisk, B15_in_a_save_leaves_the_older_one_and_the_live_store) {
     if (entry.is_regular_file()) needed += in_pages(entry.file_size());
   }
   std::set<std::uint64_t> levels;
-  for (const std::uint64_t level : some_of(kLevels, kFew)) {
+  for (const std::uint64_t level : some_of(kLevels, kFewLevels)) {
     const std::uint64_t left = needed * level / kLevels / 4096 * 4096;
     SCOPED_TRACE(std::to_string(left) + " of " + std::to_string(needed) + " bytes are free");
     levels.insert(left);
@@ -77,7 +77,7 @@ TEST_P(FullDisk, B15_in_a_save_leaves_the_older_one_and_the_live_store) {
     EXPECT_EQ(everything(training), live);
     if (HasFailure()) return;
   }
-  EXPECT_EQ(levels.size(), some_of(kLevels, kFew).size()) << "levels that are the same";
+  EXPECT_EQ(levels.size(), some_of(kLevels, kFewLevels).size()) << "levels that are the same";
   std::printf(
       "%zu fill levels of a save of %llu bytes: wanted the older save and the live state "
       "unchanged each time, got it\n",

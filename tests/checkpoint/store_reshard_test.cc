@@ -26,7 +26,7 @@ const std::vector<Whole> kWholes = {{"embed", {61, 130}},
                                     {"norm", {700}, MILLPOND_DTYPE_FP32, 1}};
 
 // One rank's part of each parameter.
-struct Cut {
+struct Box {
   std::vector<std::uint64_t> offset, shape;
   std::uint64_t begin = 0, end = 0;
   std::uint64_t global(const Whole& whole, std::uint64_t element) const {
@@ -39,7 +39,7 @@ struct Cut {
     return index;
   }
 };
-using Cuts = std::vector<Cut>;  // by parameter
+using Cuts = std::vector<Box>;  // by parameter
 
 // `data` ranks share each box by ranges; `tensor` boxes along a dimension of each parameter (a
 // parameter of one dimension is held by all of them alike).
@@ -47,7 +47,7 @@ Cuts cuts_of(std::uint32_t rank, std::uint32_t tensor, std::uint32_t data) {
   const std::uint64_t t = rank % tensor, d = rank / tensor;
   Cuts cuts;
   for (const Whole& whole : kWholes) {
-    Cut cut{std::vector<std::uint64_t>(whole.shape.size()), whole.shape, 0, 0};
+    Box cut{std::vector<std::uint64_t>(whole.shape.size()), whole.shape, 0, 0};
     if (whole.shape.size() > 1) {
       const std::size_t along = whole.shape.size() - 1;
       const std::uint64_t size = whole.shape[along];
@@ -80,7 +80,7 @@ class World {
           offer_allgather));
       std::vector<Parameter> parameters;
       for (std::size_t i = 0; i < kWholes.size(); ++i) {
-        const Cut& cut = cuts_[r][i];
+        const Box& cut = cuts_[r][i];
         parameters.push_back(
             {kWholes[i].key, cut.end - cut.begin, kWholes[i].group, 0, kWholes[i].model});
       }
@@ -103,7 +103,7 @@ class World {
       axis.set_size(static_cast<std::uint32_t>(cuts_.size()));
       for (std::size_t i = 0; i < kWholes.size(); ++i) {
         v1::Shard& shard = *profile.mutable_shards(static_cast<int>(i));
-        const Cut& cut = cuts_[r][i];
+        const Box& cut = cuts_[r][i];
         shard.clear_global_shape();
         shard.clear_box_offset();
         shard.clear_box_shape();

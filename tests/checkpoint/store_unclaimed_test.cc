@@ -13,12 +13,12 @@ namespace {
 
 using Keys = std::vector<std::string>;  // of one rank
 
-class World {
+class ClaimedWorld {
  public:
   // By rank: parameters of its store of the first kind and of the second; none: no such store.
   // `axes`: whether the host says which rank it is of how many.
-  World(const std::string& scratch, const std::vector<Keys>& ranks, bool axes = true,
-        const std::vector<Keys>& seconds = {})
+  ClaimedWorld(const std::string& scratch, const std::vector<Keys>& ranks, bool axes = true,
+               const std::vector<Keys>& seconds = {})
       : meeting_(static_cast<std::uint32_t>(ranks.size())), stores_(ranks.size()) {
     const auto size = static_cast<std::uint32_t>(ranks.size());
     for (std::uint32_t r = 0; r < size; ++r) {
@@ -106,13 +106,13 @@ class World {
 
 class Unclaimed : public ::testing::Test {
  protected:
-  void expect_all_load(World& world) {
+  void expect_all_load(ClaimedWorld& world) {
     for (const Status& answer : world.load_all(saved_.path())) {
       EXPECT_EQ(answer.code, MILLPOND_OK) << answer.text();
     }
   }
   // Every rank refuses, some with their own words, and none has changed.
-  void expect_all_refuse(World& world, const std::string& part) {
+  void expect_all_refuse(ClaimedWorld& world, const std::string& part) {
     const std::vector<Everything> before = world.state();
     for (const Status& answer : world.load_all(saved_.path())) {
       EXPECT_TRUE(answer.code == MILLPOND_E_MISMATCH || answer.code == MILLPOND_E_PEER)
@@ -126,67 +126,67 @@ class Unclaimed : public ::testing::Test {
 };
 
 TEST_F(Unclaimed, B33_a_parameter_that_no_rank_has_is_refused_on_all_of_them) {
-  World(scratch_.path(), {{"a", "b", "c"}}).save_all({saved_.path()});
-  World all(scratch_.path(), {{"a"}, {"c"}, {"b"}});
+  ClaimedWorld(scratch_.path(), {{"a", "b", "c"}}).save_all({saved_.path()});
+  ClaimedWorld all(scratch_.path(), {{"a"}, {"c"}, {"b"}});
   expect_all_load(all);
   EXPECT_EQ(all.rounds(), 3U);
-  World none(scratch_.path(), {{"a"}, {"b"}, {"a"}});
+  ClaimedWorld none(scratch_.path(), {{"a"}, {"b"}, {"a"}});
   expect_all_refuse(none, "opt0_0: c");
   none.store(0).train(2);  // and goes on
 }
 
 TEST_F(Unclaimed, B33_what_a_rank_that_is_gone_had_is_refused_though_the_other_is_the_same) {
-  World(scratch_.path(), {{"a", "b"}, {"c"}}).save_all({saved_.path()});
-  World same(scratch_.path(), {{"a", "b"}, {"c"}});
+  ClaimedWorld(scratch_.path(), {{"a", "b"}, {"c"}}).save_all({saved_.path()});
+  ClaimedWorld same(scratch_.path(), {{"a", "b"}, {"c"}});
   expect_all_load(same);
   EXPECT_EQ(same.rounds(), 1U);
-  World one(scratch_.path(), {{"a", "b"}});
+  ClaimedWorld one(scratch_.path(), {{"a", "b"}});
   expect_all_refuse(one, "opt0_0: c");
-  World other(scratch_.path(), {{"a", "b", "c"}});
+  ClaimedWorld other(scratch_.path(), {{"a", "b", "c"}});
   expect_all_load(other);
 }
 
 TEST_F(Unclaimed, B33_also_where_the_host_names_no_axes) {
-  World(scratch_.path(), {{"a", "b"}, {"c"}}, false).save_all({saved_.path()});
-  World same(scratch_.path(), {{"a", "b"}, {"c"}}, false);
+  ClaimedWorld(scratch_.path(), {{"a", "b"}, {"c"}}, false).save_all({saved_.path()});
+  ClaimedWorld same(scratch_.path(), {{"a", "b"}, {"c"}}, false);
   expect_all_load(same);
-  World one(scratch_.path(), {{"a", "b"}}, false);
+  ClaimedWorld one(scratch_.path(), {{"a", "b"}}, false);
   expect_all_refuse(one, "opt0_0: c");
 }
 
 TEST_F(Unclaimed, B33_a_kind_of_store_that_is_gone_is_refused_also_by_the_same_ranks) {
-  World(scratch_.path(), {{"a"}, {"b"}}, true, {{"e"}, {"f"}}).save_all({saved_.path()});
-  World same(scratch_.path(), {{"a"}, {"b"}}, true, {{"e"}, {"f"}});
+  ClaimedWorld(scratch_.path(), {{"a"}, {"b"}}, true, {{"e"}, {"f"}}).save_all({saved_.path()});
+  ClaimedWorld same(scratch_.path(), {{"a"}, {"b"}}, true, {{"e"}, {"f"}});
   expect_all_load(same);
   EXPECT_EQ(same.rounds(), 1U);
-  World dense(scratch_.path(), {{"a"}, {"b"}});
+  ClaimedWorld dense(scratch_.path(), {{"a"}, {"b"}});
   expect_all_refuse(dense, "opt0_1: e");
-  World partly(scratch_.path(), {{"a"}, {"b"}}, true, {{"e"}, {}});
+  ClaimedWorld partly(scratch_.path(), {{"a"}, {"b"}}, true, {{"e"}, {}});
   expect_all_refuse(partly, "opt0_1: f");
-  World moved(scratch_.path(), {{"a"}, {"b"}}, true, {{}, {"f", "e"}});
+  ClaimedWorld moved(scratch_.path(), {{"a"}, {"b"}}, true, {{}, {"f", "e"}});
   expect_all_load(moved);
 }
 
 TEST_F(Unclaimed, B33_what_a_rank_had_that_has_no_store_any_more_is_refused) {
-  World(scratch_.path(), {{"a"}, {}}, true, {{}, {"e"}}).save_all({saved_.path()});
-  World same(scratch_.path(), {{"a"}, {}}, true, {{}, {"e"}});
+  ClaimedWorld(scratch_.path(), {{"a"}, {}}, true, {{}, {"e"}}).save_all({saved_.path()});
+  ClaimedWorld same(scratch_.path(), {{"a"}, {}}, true, {{}, {"e"}});
   expect_all_load(same);
-  World idle(scratch_.path(), {{"a"}, {}});
+  ClaimedWorld idle(scratch_.path(), {{"a"}, {}});
   expect_all_refuse(idle, "opt0_1: e");
-  World alone(scratch_.path(), {{"a"}});
+  ClaimedWorld alone(scratch_.path(), {{"a"}});
   expect_all_refuse(alone, "opt0_1: e");
 }
 
 TEST_F(Unclaimed, B33_a_store_in_the_directory_of_another_node_is_refused_where_nobody_has_it) {
   TemporaryDirectory other_node;
-  World(scratch_.path(), {{"a"}, {"b"}}).save_all({saved_.path(), other_node.path()});
-  World one(scratch_.path(), {{"a"}});
+  ClaimedWorld(scratch_.path(), {{"a"}, {"b"}}).save_all({saved_.path(), other_node.path()});
+  ClaimedWorld one(scratch_.path(), {{"a"}});
   expect_all_refuse(one, "store rank00001/opt0_0");
 }
 
 TEST_F(Unclaimed, B33_a_store_that_loads_alone_says_what_it_leaves) {
-  World(scratch_.path(), {{"a", "b"}, {"c"}}).save_all({saved_.path()});
-  World one(scratch_.path(), {{"a", "b"}});
+  ClaimedWorld(scratch_.path(), {{"a", "b"}, {"c"}}).save_all({saved_.path()});
+  ClaimedWorld one(scratch_.path(), {{"a", "b"}});
   Status status;
   ASSERT_EQ(load(one.store(0), saved_.path(), &status), MILLPOND_OK) << status.text();
   EXPECT_TRUE(one.job(0).log_has("does not have; they are lost unless another rank loads them"));
@@ -194,13 +194,13 @@ TEST_F(Unclaimed, B33_a_store_that_loads_alone_says_what_it_leaves) {
 }
 
 TEST_F(Unclaimed, B33_a_store_that_loads_alone_says_which_stores_of_its_rank_are_left) {
-  World(scratch_.path(), {{"a"}, {"b"}}, true, {{"e"}, {"f"}}).save_all({saved_.path()});
-  World dense(scratch_.path(), {{"a"}, {"b"}});
+  ClaimedWorld(scratch_.path(), {{"a"}, {"b"}}, true, {{"e"}, {"f"}}).save_all({saved_.path()});
+  ClaimedWorld dense(scratch_.path(), {{"a"}, {"b"}});
   Status status;
   ASSERT_EQ(load(dense.store(1), saved_.path(), &status), MILLPOND_OK) << status.text();
   EXPECT_TRUE(dense.job(1).log_has("the checkpoint has 1 parts")) << "those of rank 0 are no loss";
   EXPECT_TRUE(dense.job(1).log_has("opt0_1: f"));
-  World both(scratch_.path(), {{"a"}, {"b"}}, true, {{"e"}, {"f"}});
+  ClaimedWorld both(scratch_.path(), {{"a"}, {"b"}}, true, {{"e"}, {"f"}});
   ASSERT_EQ(load(both.store(1), saved_.path(), &status), MILLPOND_OK) << status.text();
   EXPECT_FALSE(both.job(1).log_has("are lost")) << "its other store is there to load it";
 }

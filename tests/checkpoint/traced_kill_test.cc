@@ -16,7 +16,7 @@
 namespace millpond::tests {
 namespace {
 
-constexpr std::uint64_t kCases = 200;
+constexpr std::uint64_t kKillCases = 200;
 
 TEST(TracedKill, B35_at_system_calls_of_a_save_leaves_the_old_save_or_the_new_one) {
   std::optional<InMemory> memory;
@@ -29,7 +29,7 @@ TEST(TracedKill, B35_at_system_calls_of_a_save_leaves_the_old_save_or_the_new_on
   const TracedSave whole = run_traced_save(scratch.path(), counted.path(), UINT64_MAX);
   if (!whole.traced) GTEST_SKIP() << "ptrace is not allowed here";
   ASSERT_GT(whole.calls, 100U);
-  const std::vector<std::uint64_t> calls = some_of(whole.calls, kCases);
+  const std::vector<std::uint64_t> calls = some_of(whole.calls, kKillCases);
   std::uint64_t old_loads = 0, new_loads = 0, killed = 0;
   for (const std::uint64_t call : calls) {
     SCOPED_TRACE("killed at call " + std::to_string(call) + " of " + std::to_string(whole.calls));

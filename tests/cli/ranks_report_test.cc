@@ -22,13 +22,13 @@ Json rank_of(std::vector<double> settled, std::uint64_t bytes, Json raw, const c
           {"busy_s", {{"fetch", 1.5}, {"flush", 2.5}}}};
 }
 
-std::vector<Json> example() {
+std::vector<Json> two_ranks() {
   return {rank_of({2, 4, 3}, 3'000'000'000, {4e9, 4e9, 4e9}, "fetch"),
           rank_of({4, 4, 5}, 1'000'000'000, {nullptr, nullptr, nullptr}, "flush")};
 }
 
 TEST(RanksReport, the_node_takes_as_long_as_its_last_rank) {
-  const Json node = merge_ranks(example());
+  const Json node = merge_ranks(two_ranks());
   EXPECT_EQ(node["ranks"], 2);
   EXPECT_EQ(node["params"], 200);
   EXPECT_EQ(node["bytes_per_step_read"], 4'000'000'000);
@@ -47,7 +47,7 @@ TEST(RanksReport, the_node_takes_as_long_as_its_last_rank) {
 }
 
 TEST(RanksReport, the_line_of_the_node_has_bytes_time_and_the_slowest) {
-  const std::string table = ranks_table(merge_ranks(example()));
+  const std::string table = ranks_table(merge_ranks(two_ranks()));
   EXPECT_NE(table.find("node: 4.00 GB read and 4.00 GB written in 4.00 s a step, 50.0 % of the "
                        "drive's 4.00 GB/s; slowest: rank 1, 25.0 % later than the mean, bound by "
                        "flush, which was busy for 2.50 s"),
@@ -56,7 +56,7 @@ TEST(RanksReport, the_line_of_the_node_has_bytes_time_and_the_slowest) {
 }
 
 TEST(RanksReport, nothing_moved_has_no_drive) {
-  std::vector<Json> ranks = example();
+  std::vector<Json> ranks = two_ranks();
   for (Json& rank : ranks) {
     rank["bytes_per_step_read"] = rank["bytes_per_step_written"] = 0;
     rank["raw_mixed_list"] = {nullptr, nullptr, nullptr};
@@ -68,7 +68,7 @@ TEST(RanksReport, nothing_moved_has_no_drive) {
 }
 
 TEST(RanksReport, buses_are_told_alone_and_at_once) {
-  std::vector<Json> ranks = example();
+  std::vector<Json> ranks = two_ranks();
   EXPECT_FALSE(merge_ranks(ranks).contains("bus_efficiency"));
   ranks[0]["cuda"] = {{"bus_both_bytes_per_s", 90e9},
                       {"bus_both_list", {70e9, 75e9, 60e9}},

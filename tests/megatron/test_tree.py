@@ -57,8 +57,12 @@ class Job:
         done = ranks.launch(
             Path(TREE), ["run_tree.py", str(self.base / name), *arguments], **variables
         )
-        for rank, one in enumerate(done):
-            assert (one.returncode == 0) == good, f"{name}, rank {rank}:\n{one.stdout[-8000:]}"
+        said = [
+            f"{name}, rank {rank}, {one.returncode}:\n{one.stdout[-6000:]}"
+            for rank, one in enumerate(done)
+            if (one.returncode == 0) != good
+        ]
+        assert not said, "\n".join(said)
         return [one.stdout for one in done]
 
     def figures(self, name: str, rank: int = 0) -> dict[str, Any]:

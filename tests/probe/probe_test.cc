@@ -84,9 +84,9 @@ TEST(Drive, an_interrupted_measurement_leaves_nothing_behind) {
 }
 
 TEST(Drive, a_slow_one_is_a_warning_with_a_remedy) {
-  EXPECT_EQ(judge_drive(2.0e9).verdict, Verdict::kOk);
+  EXPECT_EQ(judge_drive(2.0e9).verdict, CheckVerdict::kOk);
   const Check slow = judge_drive(0.1e9);
-  EXPECT_EQ(slow.verdict, Verdict::kWarning);
+  EXPECT_EQ(slow.verdict, CheckVerdict::kWarning);
   EXPECT_NE(slow.remedy, "");
   EXPECT_NE(slow.found.find("0.10 GB/s"), std::string::npos) << slow.found;
 }
@@ -106,7 +106,7 @@ TEST(Machine, finds_what_the_system_says) {
   EXPECT_GE(machine.processors, 1u);
   EXPECT_NE(machine.engine, "");
   EXPECT_NE(machine.engine_reason, "");
-  EXPECT_EQ(check_of(machine.checks, "memory").verdict, Verdict::kOk);
+  EXPECT_EQ(check_of(machine.checks, "memory").verdict, CheckVerdict::kOk);
   rlimit files{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
   EXPECT_EQ(machine.open_files, files.rlim_cur);
@@ -120,10 +120,10 @@ TEST(Machine, too_little_memory_fails_and_little_warns) {
   request.available_source = "a control group";
   request.available_bytes = 1 << 20;
   const Check none = check_of(look_at_machine(request).checks, "memory");
-  EXPECT_EQ(none.verdict, Verdict::kFailed);
+  EXPECT_EQ(none.verdict, CheckVerdict::kFailed);
   EXPECT_NE(none.remedy, "");
   request.available_bytes = 512 << 20;
-  EXPECT_EQ(check_of(look_at_machine(request).checks, "memory").verdict, Verdict::kWarning);
+  EXPECT_EQ(check_of(look_at_machine(request).checks, "memory").verdict, CheckVerdict::kWarning);
 }
 
 TEST(Machine, threads_by_choice_are_no_warning) {
@@ -131,7 +131,7 @@ TEST(Machine, threads_by_choice_are_no_warning) {
   request.engine = "threads";
   const Machine machine = look_at_machine(request);
   EXPECT_EQ(machine.engine, "threads");
-  EXPECT_EQ(check_of(machine.checks, "engine").verdict, Verdict::kOk);
+  EXPECT_EQ(check_of(machine.checks, "engine").verdict, CheckVerdict::kOk);
   EXPECT_FALSE(machine.registered);
 }
 
@@ -145,8 +145,8 @@ TEST(DirectoryFacts, of_a_real_directory) {
   for (const char* name :
        {"directory", "filesystem", "o_direct", "o_tmpfile", "reflink", "free_space"}) {
     const Check& check = check_of(facts.checks, name);
-    EXPECT_NE(check.verdict, Verdict::kFailed) << name << ": " << check.found;
-    if (check.verdict == Verdict::kWarning) {
+    EXPECT_NE(check.verdict, CheckVerdict::kFailed) << name << ": " << check.found;
+    if (check.verdict == CheckVerdict::kWarning) {
       EXPECT_NE(check.remedy, "") << name;
     }
   }
@@ -158,7 +158,7 @@ TEST(DirectoryFacts, what_does_not_fit_fails_with_the_bytes) {
   const DirectoryFacts facts =
       look_at_directory({.path = directory.path(), .needed_bytes = 1ull << 60});
   const Check& space = check_of(facts.checks, "free_space");
-  EXPECT_EQ(space.verdict, Verdict::kFailed);
+  EXPECT_EQ(space.verdict, CheckVerdict::kFailed);
   EXPECT_NE(space.found.find("1073741824.00 GiB needed"), std::string::npos) << space.found;
 }
 
@@ -166,7 +166,7 @@ TEST(DirectoryFacts, an_absent_one_is_a_finding) {
   const DirectoryFacts facts = look_at_directory({.path = "/nonexistent/scratch"});
   EXPECT_FALSE(facts.usable);
   const Check& check = check_of(facts.checks, "directory");
-  EXPECT_EQ(check.verdict, Verdict::kFailed);
+  EXPECT_EQ(check.verdict, CheckVerdict::kFailed);
   EXPECT_NE(check.found.find("/nonexistent/scratch"), std::string::npos);
   EXPECT_NE(check.remedy, "");
 }
@@ -175,7 +175,7 @@ TEST(DirectoryFacts, memory_is_not_a_drive) {
   if (std::filesystem::is_directory("/dev/shm") && access("/dev/shm", W_OK) == 0) {
     const DirectoryFacts facts = look_at_directory({.path = "/dev/shm"});
     if (facts.filesystem != "tmpfs") GTEST_SKIP() << "/dev/shm is " << facts.filesystem;
-    EXPECT_EQ(check_of(facts.checks, "filesystem").verdict, Verdict::kWarning);
+    EXPECT_EQ(check_of(facts.checks, "filesystem").verdict, CheckVerdict::kWarning);
   } else {
     GTEST_SKIP() << "there is no /dev/shm to write to";
   }

@@ -8,20 +8,13 @@
 #include <string>
 
 #include "tests/io/sandbox.h"
+#include "tests/store/required.h"
 #include "tests/store/training.h"
 
 namespace millpond::tests {
 namespace {
 
 using sandbox::require;
-
-void require_code(std::int32_t code, std::int32_t wanted, const Status& status, const char* what) {
-  require(code == wanted, std::string(what) + ": " + status.text());
-}
-
-void require_ok(std::int32_t code, const Status& status, const char* what) {
-  require_code(code, MILLPOND_OK, status, what);
-}
 
 // Of a scratch file, which has no name: through its descriptor. The store is poisoned: it
 // steps and saves no more.

@@ -8,18 +8,15 @@
 #include "tests/io/sandbox.h"
 #include "tests/store/campaign.h"
 #include "tests/store/repeated_store.h"
+#include "tests/store/required.h"
 
 namespace millpond::tests {
 namespace {
 
 using sandbox::require;
 
-constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kMebibyte = 1 << 20;
 constexpr std::uint64_t kPeriod = 40 * 4096;  // no power of two: a piece in a wrong place shows
-
-void require_ok(std::int32_t code, const Status& status, const char* what) {
-  require(code == MILLPOND_OK, std::string(what) + ": " + status.text());
-}
 
 // Around the given places, and spread over all. But for what is left of eight at the end: there
 // torch_cpu_fused/1 has other roundings than the period has in the same place.
@@ -94,7 +91,7 @@ void live_in_group(std::uint64_t limit, std::uint64_t state_bytes, const char* o
     // The last writes of a step are under way when it returns, and pass the page cache.
     require_ok(phases().suspend(job.runtime, 0, &status), status, "suspend");
     require_ok(phases().resume(job.runtime, &status), status, "resume");
-    require(group.page_cache() < 24 * kMiB,
+    require(group.page_cache() < 24 * kMebibyte,
             "the page cache has " + std::to_string(group.page_cache()) + " bytes");
   }
   require_right(store, elements, {});
@@ -107,7 +104,7 @@ TEST(MemoryGroup, of_a_small_part_of_the_state_is_enough) {
   for (const char* options :
        {"\"direct\": \"auto\"", "\"direct\": false, \"host_memory_bytes\": 1000000000"}) {
     SCOPED_TRACE(options);
-    MILLPOND_IN_CHILD([&] { live_in_group(96 * kMiB, 512 * kMiB, options); }, 300);
+    MILLPOND_IN_CHILD([&] { live_in_group(96 * kMebibyte, 512 * kMebibyte, options); }, 300);
   }
 }
 
@@ -135,7 +132,7 @@ TEST(ManyShards, a_hundred_thousand_are_bound_and_stepped) {
 TEST(Campaign, MemoryGroup_of_256_MiB_with_4_GiB_of_state) {
   for (const char* options : {"\"direct\": \"auto\"", "\"direct\": false"}) {
     SCOPED_TRACE(options);
-    MILLPOND_IN_CHILD([&] { live_in_group(256 * kMiB, 4096 * kMiB, options); }, 3600);
+    MILLPOND_IN_CHILD([&] { live_in_group(256 * kMebibyte, 4096 * kMebibyte, options); }, 3600);
   }
 }
 

@@ -16,6 +16,7 @@
 
 #include "tests/io/sandbox.h"
 #include "tests/store/campaign.h"
+#include "tests/store/required.h"
 #include "tests/store/training.h"
 
 namespace millpond::tests {
@@ -32,14 +33,6 @@ std::vector<Parameter> few() {
 }
 
 constexpr char kSmall[] = "\"tile_elements\": 4096, \"host_memory_bytes\": 400000";
-
-void require_ok(std::int32_t code, const Status& status, const char* what) {
-  require(code == MILLPOND_OK, std::string(what) + ": " + status.text());
-}
-
-void require_code(std::int32_t code, std::int32_t wanted, const Status& status, const char* what) {
-  require(code == wanted, std::string(what) + ": " + status.text());
-}
 
 millpond_runtime_figures figures_of(Job& job) {
   millpond_runtime_figures figures{};

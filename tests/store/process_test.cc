@@ -15,11 +15,11 @@
 namespace millpond::tests {
 namespace {
 
-std::vector<Parameter> few() {
+std::vector<Parameter> three_parameters() {
   return {{"a", 50000, 0, 0}, {"b", 90000, 2, 1}, {"n", 7000, 0, 1, MILLPOND_DTYPE_FP32}};
 }
 
-constexpr char kSmall[] = "\"tile_elements\": 4096, \"host_memory_bytes\": 600000";
+constexpr char kThreeInLittle[] = "\"tile_elements\": 4096, \"host_memory_bytes\": 600000";
 
 // Bytes of mappings that are kept out of core dumps and of children: the pinned region's marks.
 std::uint64_t region_bytes() {
@@ -43,8 +43,8 @@ std::uint64_t region_bytes() {
 
 TEST(Phase, suspend_gives_the_memory_back_to_the_byte_and_resume_goes_on) {
   TemporaryDirectory scratch;
-  Job job(scratch.path(), kSmall);
-  Training training(job, "s", few());
+  Job job(scratch.path(), kThreeInLittle);
+  Training training(job, "s", three_parameters());
   Status status;
   const std::uint64_t before = region_bytes();
   ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
@@ -76,8 +76,8 @@ TEST(Phase, suspend_gives_the_memory_back_to_the_byte_and_resume_goes_on) {
 
 TEST(Phase, suspended_store_is_saved_from_its_files) {
   TemporaryDirectory scratch;
-  Job job(scratch.path(), kSmall);
-  Training training(job, "s", few());
+  Job job(scratch.path(), kThreeInLittle);
+  Training training(job, "s", three_parameters());
   Status status;
   ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
   training.train(1, 6);
@@ -109,7 +109,7 @@ TEST(Callbacks, come_on_the_calling_thread_and_may_not_call_back) {
   elsewhere = false;
   caller = std::this_thread::get_id();
   Job job(scratch.path(),
-          std::string(kSmall) +
+          std::string(kThreeInLittle) +
               ", \"io_engine\": \"threads\", \"log_level\": "
               "\"debug\", \"update_threads\": 3",
           [](millpond_host_api& api) {
@@ -117,7 +117,7 @@ TEST(Callbacks, come_on_the_calling_thread_and_may_not_call_back) {
               if (std::this_thread::get_id() != caller) elsewhere = true;
             };
           });
-  Training training(job, "s", few());
+  Training training(job, "s", three_parameters());
   Status inner, status;
   std::int32_t code = MILLPOND_OK;
   job.in_progress = [&] {
@@ -140,11 +140,11 @@ TEST(Callbacks, come_on_the_calling_thread_and_may_not_call_back) {
 
 TEST(Callbacks, that_leave_their_answer_unset_have_failed) {
   TemporaryDirectory scratch;
-  Job job(scratch.path(), kSmall, [](millpond_host_api& api) {
+  Job job(scratch.path(), kThreeInLittle, [](millpond_host_api& api) {
     api.release_main = [](void*, millpond_str, const std::uint64_t*, std::uint64_t, std::int32_t*) {
     };
   });
-  std::vector<Parameter> given = few();
+  std::vector<Parameter> given = three_parameters();
   given[0].given_main = true;
   Training training(job, "s", given);
   Status status;
@@ -154,8 +154,8 @@ TEST(Callbacks, that_leave_their_answer_unset_have_failed) {
 
 TEST(Threads, a_second_one_waits_its_turn) {
   TemporaryDirectory scratch;
-  Job job(scratch.path(), kSmall);
-  Training one(job, "one", few(), 1), two(job, "two", few(), 2);
+  Job job(scratch.path(), kThreeInLittle);
+  Training one(job, "one", three_parameters(), 1), two(job, "two", three_parameters(), 2);
   Status status;
   ASSERT_EQ(one.bind(&status), MILLPOND_OK) << status.text();
   ASSERT_EQ(two.bind(&status), MILLPOND_OK) << status.text();
@@ -168,8 +168,8 @@ TEST(Threads, a_second_one_waits_its_turn) {
 
 TEST(Fork, the_child_is_refused_and_the_parent_goes_on) {
   TemporaryDirectory scratch;
-  Job job(scratch.path(), kSmall);
-  Training training(job, "s", few());
+  Job job(scratch.path(), kThreeInLittle);
+  Training training(job, "s", three_parameters());
   Status status;
   ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
   training.train(1, 4);
@@ -207,8 +207,8 @@ TEST(Scratch, of_a_killed_run_is_reclaimed_by_the_next) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    Job job(scratch.path(), kSmall);
-    Training training(job, "s", few());
+    Job job(scratch.path(), kThreeInLittle);
+    Training training(job, "s", three_parameters());
     Status status;
     const char answer = training.bind(&status) == MILLPOND_OK ? 'y' : 'n';
     training.train(1, 2);
@@ -223,8 +223,8 @@ TEST(Scratch, of_a_killed_run_is_reclaimed_by_the_next) {
   int ended = 0;
   ASSERT_EQ(waitpid(child, &ended, 0), child);
   EXPECT_EQ(entries(scratch.path()), 1u) << "nobody was there to remove it";
-  Job job(scratch.path(), kSmall);
-  Training training(job, "s", few());
+  Job job(scratch.path(), kThreeInLittle);
+  Training training(job, "s", three_parameters());
   Status status;
   ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
   EXPECT_EQ(entries(scratch.path()), 1u);
@@ -235,8 +235,8 @@ TEST(Scratch, of_a_killed_run_is_reclaimed_by_the_next) {
 
 TEST(Scratch, of_two_jobs_with_one_root_does_not_meet) {
   TemporaryDirectory scratch;
-  Job first(scratch.path(), kSmall), second(scratch.path(), kSmall);
-  Training one(first, "s", few(), 1), two(second, "s", few(), 2);
+  Job first(scratch.path(), kThreeInLittle), second(scratch.path(), kThreeInLittle);
+  Training one(first, "s", three_parameters(), 1), two(second, "s", three_parameters(), 2);
   Status status;
   ASSERT_EQ(one.bind(&status), MILLPOND_OK) << status.text();
   one.train(1, 3);

@@ -13,15 +13,15 @@ namespace {
 
 // 3 million elements, 36 MB of state: more than the ring of 32 MiB, so that "some" holds tiles
 // between steps whatever their size.
-constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kMebibyte = 1 << 20;
 
-struct Setting {
+struct Option {
   const char* name;
   std::vector<const char*> values;
 };
 
-const std::vector<Setting>& settings() {
-  static const std::vector<Setting> kSettings = {
+const std::vector<Option>& settings() {
+  static const std::vector<Option> kSettings = {
       {"io_engine", {"\"auto\"", "\"threads\""}},
       {"direct", {"\"auto\"", "false"}},  // true where the directory can
       {"verify_reads", {"true", "false"}},
@@ -36,7 +36,7 @@ using Choice = std::vector<std::size_t>;  // an index of a value for each settin
 
 std::vector<Choice> every_choice() {
   std::vector<Choice> all = {{}};
-  for (const Setting& setting : settings()) {
+  for (const Option& setting : settings()) {
     std::vector<Choice> longer;
     for (const Choice& choice : all) {
       for (std::size_t value = 0; value < setting.values.size(); ++value) {
@@ -113,7 +113,9 @@ TEST_P(Settings, B16_do_not_change_a_bit) {
     options += std::string(", \"") + name + "\": " + value_of(choice, name);
   }
   const std::uint64_t place = std::stoull(tile) * 12;
-  const std::uint64_t memory = tier == "ring" ? 4 * place : tier == "some" ? 35 * kMiB : 64 * kMiB;
+  const std::uint64_t memory = tier == "ring"   ? 4 * place
+                               : tier == "some" ? 35 * kMebibyte
+                                                : 64 * kMebibyte;
   options += ", \"host_memory_bytes\": " + std::to_string(memory);
   Job job(scratch + "]", options);
   Training training(job, "rank00000/opt0_0",

@@ -8,14 +8,14 @@
 namespace millpond::tests {
 namespace {
 
-std::vector<Parameter> few() {
+std::vector<Parameter> four_parameters() {
   return {{"a", 5000, 0, 0},
           {"b", 9000, 2, 0},
           {"n", 700, 0, 0, MILLPOND_DTYPE_FP32},
           {"c", 3000, 2, 1, MILLPOND_DTYPE_FP16, MILLPOND_DTYPE_BF16}};
 }
 
-constexpr char kSmall[] = "\"tile_elements\": 4096, \"host_memory_bytes\": 200000";
+constexpr char kFourInLittle[] = "\"tile_elements\": 4096, \"host_memory_bytes\": 200000";
 
 v1::HostProfile refused(v1::HostProfile profile) {
   for (v1::Feature& feature : *profile.mutable_features()) {
@@ -26,8 +26,8 @@ v1::HostProfile refused(v1::HostProfile profile) {
 
 TEST(Store, unbound_refuses_what_needs_a_bind) {
   TemporaryDirectory scratch;
-  Job job(scratch.path(), kSmall);
-  Training training(job, "s", few());
+  Job job(scratch.path(), kFourInLittle);
+  Training training(job, "s", four_parameters());
   Status status;
   EXPECT_EQ(training.step(training.make_step(1), &status), MILLPOND_E_STATE) << status.text();
   EXPECT_EQ(table().unbind(training.store, &status), MILLPOND_E_STATE) << status.text();
@@ -46,8 +46,8 @@ TEST(Store, unbound_refuses_what_needs_a_bind) {
 
 TEST(Store, runtime_creates_no_files_before_the_first_bind) {
   TemporaryDirectory scratch;
-  Job job(scratch.path(), kSmall);
-  Training training(job, "s", few());
+  Job job(scratch.path(), kFourInLittle);
+  Training training(job, "s", four_parameters());
   EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
   Status status;
   ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
@@ -59,7 +59,7 @@ TEST(Store, runtime_creates_no_files_before_the_first_bind) {
 
 TEST(Store, names_are_checked_and_unique) {
   TemporaryDirectory scratch;
-  Job job(scratch.path(), kSmall);
+  Job job(scratch.path(), kFourInLittle);
   Status status;
   millpond_store* store = nullptr;
   for (const char* name : {"", "/", "a//b", "..", "a/..", ".", "a b", "\xc3\xa4", "a/"}) {
@@ -76,8 +76,8 @@ TEST(Store, names_are_checked_and_unique) {
 
 TEST(Store, B42_refused_bind_parks_the_state_and_a_later_one_finds_it) {
   TemporaryDirectory scratch;
-  Job job(scratch.path(), kSmall);
-  Training training(job, "s", few());
+  Job job(scratch.path(), kFourInLittle);
+  Training training(job, "s", four_parameters());
   Status status;
   ASSERT_EQ(training.bind(refused(training.profile()), &status), MILLPOND_E_REFUSED);
   EXPECT_FALSE(training.report.accepted());
@@ -100,8 +100,8 @@ TEST(Store, B42_refused_bind_parks_the_state_and_a_later_one_finds_it) {
 
 TEST(Store, bind_with_unreadable_arguments_unbinds_too) {
   TemporaryDirectory scratch;
-  Job job(scratch.path(), kSmall);
-  Training training(job, "s", few());
+  Job job(scratch.path(), kFourInLittle);
+  Training training(job, "s", four_parameters());
   Status status;
   ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
   training.train(1, 2);
@@ -115,8 +115,8 @@ TEST(Store, bind_with_unreadable_arguments_unbinds_too) {
 
 TEST(Store, unbind_parks_and_forgets_the_hosts_pointers) {
   TemporaryDirectory scratch;
-  Job job(scratch.path(), kSmall);
-  Training training(job, "s", few());
+  Job job(scratch.path(), kFourInLittle);
+  Training training(job, "s", four_parameters());
   Status status;
   ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
   training.train(1, 4);
@@ -135,11 +135,11 @@ TEST(Store, unbind_parks_and_forgets_the_hosts_pointers) {
 
 TEST(Store, destroy_is_legal_in_every_state) {
   TemporaryDirectory scratch;
-  Job job(scratch.path(), kSmall);
+  Job job(scratch.path(), kFourInLittle);
   Status status;
   for (int kind = 0; kind < 6; ++kind) {
     SCOPED_TRACE(kind);
-    std::vector<Parameter> parameters = few();
+    std::vector<Parameter> parameters = four_parameters();
     if (kind == 5) parameters[0].no_model = parameters[0].given_main = true;
     Training training(job, "s", parameters);
     if (kind >= 1) {
@@ -169,8 +169,8 @@ TEST(Store, destroy_is_legal_in_every_state) {
 
 TEST(Store, runtime_destroy_takes_its_stores_along) {
   TemporaryDirectory scratch;
-  Job job(scratch.path(), kSmall);
-  Training one(job, "one", few()), two(job, "two", few());
+  Job job(scratch.path(), kFourInLittle);
+  Training one(job, "one", four_parameters()), two(job, "two", four_parameters());
   Status status;
   ASSERT_EQ(one.bind(&status), MILLPOND_OK) << status.text();
   ASSERT_EQ(two.bind(&status), MILLPOND_OK) << status.text();
@@ -180,8 +180,8 @@ TEST(Store, runtime_destroy_takes_its_stores_along) {
 
 TEST(Store, poisoned_after_a_failure_that_may_have_written) {
   TemporaryDirectory scratch;
-  Job job(scratch.path(), kSmall);
-  std::vector<Parameter> parameters = few();
+  Job job(scratch.path(), kFourInLittle);
+  std::vector<Parameter> parameters = four_parameters();
   parameters[1].no_model = parameters[1].given_main = true;
   Training training(job, "s", parameters);
   Status status;
@@ -211,8 +211,8 @@ TEST(Store, poisoned_after_a_failure_that_may_have_written) {
 
 TEST(Store, poison_goes_with_a_load) {
   TemporaryDirectory scratch;
-  Job job(scratch.path(), kSmall);
-  std::vector<Parameter> parameters = few();
+  Job job(scratch.path(), kFourInLittle);
+  std::vector<Parameter> parameters = four_parameters();
   parameters[1].no_model = parameters[1].given_main = true;
   Training training(job, "s", parameters);
   Status status;
@@ -237,7 +237,8 @@ TEST(Store, poison_goes_with_a_load) {
 TEST(Store, two_stores_of_a_runtime_step_in_turn) {
   TemporaryDirectory scratch;
   Job job(scratch.path(), "\"tile_elements\": 4096, \"host_memory_bytes\": 400000");
-  Training dense(job, "rank00000/opt0_0", few(), 3), expert(job, "rank00000/opt0_1", few(), 4);
+  Training dense(job, "rank00000/opt0_0", four_parameters(), 3),
+      expert(job, "rank00000/opt0_1", four_parameters(), 4);
   Status status;
   ASSERT_EQ(dense.bind(&status), MILLPOND_OK) << status.text();
   dense.train(1, 2);
