@@ -130,6 +130,8 @@ TEST_F(Program, wrong_command_lines_end_with_2) {
   EXPECT_NE(error().find("600M"), std::string::npos) << error();
   EXPECT_EQ(bench({"--tier", "8Gx"}), 2);
   EXPECT_EQ(bench({"--moments", "fp7"}), 2);
+  EXPECT_EQ(bench({"--device", "cuda:x"}), 2);
+  EXPECT_NE(error().find("cuda:N"), std::string::npos) << error();
   EXPECT_EQ(bench({"--option", "direct"}), 2);
   EXPECT_EQ(run({"doctor"}), 2);
 }

@@ -76,6 +76,48 @@ TEST(BenchResult, nothing_moved_and_nothing_compared_is_null) {
   EXPECT_EQ(table.find("Serial store"), std::string::npos) << table;
 }
 
+BenchResult on_a_device() {
+  BenchResult result = example();
+  for (Pair& pair : result.pairs) pair.bus_bytes_per_s = 40e9;
+  result.main_bytes = 2'000'000'000;
+  result.runtime_figures.host_bytes = 1'000'000'000;
+  CudaFigures& cuda = result.cuda.emplace();
+  cuda.device = "some device";
+  cuda.bus_down_bytes_per_s = 50e9;
+  cuda.small_shards = 10'000;
+  cuda.small_bytes_per_s = 3e9;
+  cuda.small_ceiling_bytes_per_s = 4e9;
+  cuda.staging_bytes = 150'000'000;
+  cuda.bind_s = 2.18;
+  cuda.touch_s = 0.1;
+  cuda.register_s = 0.2;
+  return result;
+}
+
+TEST(BenchResult, a_device_has_floors) {
+  const BenchResult result = on_a_device();
+  // 4 GB each way at 20 GB/s; the drive moves what it must in 2, 2 and 3 s, the update takes 0.5 s.
+  EXPECT_DOUBLE_EQ(result.bus_floor_s(result.pairs[0]), 0.2);
+  EXPECT_DOUBLE_EQ(result.times_bus_floor(), 20);
+  EXPECT_DOUBLE_EQ(result.floor_s(result.pairs[2]), 3);
+  EXPECT_DOUBLE_EQ(result.times_floor(), 4.0 / 3);
+  // A quarter of the mains stays in the tier, the others are written at 2 GB/s.
+  EXPECT_DOUBLE_EQ(result.start_floor_s(), 0.1 + 0.2 + 2 / 50.0 + 1.5 / 2);
+}
+
+TEST(BenchReport, a_device_has_rows_and_an_object_of_its_own) {
+  const std::string table = bench_table(BenchArguments(), on_a_device());
+  for (const char* part : {"some device", "75.0 % of their bytes", "150.0 MB", "20.00 x", "1.33 x",
+                           "2.00 x of what its bytes need: 1.09 s"}) {
+    EXPECT_NE(table.find(part), std::string::npos) << part << "\n" << table;
+  }
+  const auto with = nlohmann::json::parse(bench_json(BenchArguments(), on_a_device()));
+  EXPECT_DOUBLE_EQ(with["cuda"]["times_floor"], 4.0 / 3);
+  EXPECT_EQ(with["cuda"]["bus_both_list"].size(), 3u);
+  const auto without = nlohmann::json::parse(bench_json(BenchArguments(), example()));
+  EXPECT_TRUE(without["cuda"].is_null());
+}
+
 TEST(BenchReport, the_table_has_the_figures_with_units) {
   const std::string table = bench_table(BenchArguments(), example());
   for (const char* part : {"4.00 s", "75.0 %", "2.00 x", "1.00 GB/s", "10.00 GB/s",

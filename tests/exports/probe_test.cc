@@ -164,6 +164,8 @@ TEST(ProbeRequests, wrong_ones_name_the_key) {
       {R"({"transfer_bytes": 5000})", "request.transfer_bytes", "4096"},
       {R"({"measure": ["update", "cuda_update"]})", "request.measure", "one at a time"},
       {R"({"measure": ["bus"], "bus_directions": ["sideways"]})", "request.bus_directions", "both"},
+      {R"({"shards": 0})", "request.shards", "an integer from 1"},
+      {R"({"pin_bytes": 0})", "request.pin_bytes", "an integer from 1"},
       {R"({"measure": ["update"], "arithmetic": "host/1"})", "request.arithmetic", "arithmetic"},
   };
   const TemporaryDirectory scratch;
@@ -183,13 +185,15 @@ TEST(ProbeRequests, wrong_ones_name_the_key) {
 
 // tests/python/test_cuda_store.py measures where there is a device.
 TEST(ProbeRequests, a_device_that_is_not_there_is_said_so) {
-  const Answer answer =
-      ask(probes().ceilings, R"({"cuda_device": 4096, "measure": ["bus"]})", nullptr);
-  EXPECT_TRUE(answer.code == MILLPOND_E_DEVICE || answer.code == MILLPOND_E_UNSUPPORTED)
-      << answer.status.text();
-  EXPECT_NE(std::string(answer.status.message).find("CUDA"), std::string::npos)
-      << answer.status.text();
-  EXPECT_EQ(answer.pieces, 0);
+  for (const std::string what : {"bus", "pin"}) {
+    const Answer answer =
+        ask(probes().ceilings, R"({"cuda_device": 4096, "measure": [")" + what + R"("]})", nullptr);
+    EXPECT_TRUE(answer.code == MILLPOND_E_DEVICE || answer.code == MILLPOND_E_UNSUPPORTED)
+        << answer.status.text();
+    EXPECT_NE(std::string(answer.status.message).find("CUDA"), std::string::npos)
+        << answer.status.text();
+    EXPECT_EQ(answer.pieces, 0);
+  }
 }
 
 }  // namespace

@@ -56,9 +56,9 @@ TEST(Variants, names_are_read_as_they_are_written) {
 }
 
 TEST(Variants, arithmetic_of_cuda_kernels_is_refused_on_a_cpu) {
-  for (const Variant v : {Variant::kTorchCudaFused1, Variant::kTorchCudaFused2,
-                          Variant::kTorchCudaForeach, Variant::kTorchCudaSingle,
-                          Variant::kTeFusedAdamFast}) {
+  for (const Variant v :
+       {Variant::kTorchCudaFused1, Variant::kTorchCudaFused2, Variant::kTorchCudaForeach,
+        Variant::kTorchCudaSingle, Variant::kTeFusedAdamFast}) {
     const char* why_not = nullptr;
     EXPECT_FALSE(variant_supported(v, false, &why_not));
     EXPECT_NE(why_not, nullptr);

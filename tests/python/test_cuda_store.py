@@ -239,6 +239,11 @@ def test_ceilings_of_the_device(plugin) -> None:  # noqa: F811
         print(json.dumps(answers[-1]))
         assert 1.0 < bus["both_bytes_per_s"] / bus["up_bytes_per_s"] < 2.1
         assert 0.3 < update["ceiling_s"] / update["update_s"] < 1.2
+    request = {"measure": ["pin", "cuda_update"], "shards": 500, "rounds": 3, "pin_bytes": 64 << 20}
+    status = fresh_status()
+    assert entry(None, str_of(json.dumps(request)), sink, None, status) == c.OK, status.message
+    assert answers[-1]["pin"]["touch_s"] > 0 < answers[-1]["pin"]["register_s"]
+    assert 500 <= answers[-1]["cuda_update"]["elements"] <= 500 * 2000
 
 
 def test_device_memory_that_is_refused(make_runtime) -> None:  # noqa: F811
