@@ -1,8 +1,8 @@
-// Transformer Engine's own AdamW kernel behind a C function, for tests/python/test_kernels_original.py.
-// Not a part of any target: TE is a checkout of Transformer Engine, the flags are those with which it
-// builds this file.
-//   nvcc -std=c++17 --expt-relaxed-constexpr -O3 --use_fast_math -arch=sm_90 -shared -Xcompiler -fPIC \
-//     -I$TE -I$TE/transformer_engine -I$TE/transformer_engine/common \
+// Transformer Engine's own AdamW kernel behind a C function, for
+// tests/python/test_kernels_original.py. Not a part of any target: TE is a checkout of Transformer
+// Engine, the flags are those with which it builds this file.
+//   nvcc -std=c++17 --expt-relaxed-constexpr -O3 --use_fast_math -arch=sm_90 -shared
+//     -Xcompiler -fPIC -I$TE -I$TE/transformer_engine -I$TE/transformer_engine/common
 //     -I$TE/transformer_engine/common/include tests/kernels/te_original.cu -o libte_original.so
 #include "multi_tensor/adam.cu"
 
