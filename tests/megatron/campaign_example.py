@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,17 +15,18 @@ import ranks
 from test_training import NEWEST, need
 
 EXAMPLE = ranks.ROOT / "examples" / "megatron_train.py"
-TEXT = ranks.ROOT / "README.md"
 
 
 def torchrun(tmp_path: Path, *more: str, size: int = 2) -> subprocess.CompletedProcess[str]:
     need(NEWEST)
-    scratch = tmp_path / "scratch"
+    scratch, text = tmp_path / "scratch", tmp_path / "text"
     scratch.mkdir(exist_ok=True)
+    if not text.exists():  # the same for all runs of a test, whoever edits the file meanwhile
+        shutil.copy(ranks.ROOT / "README.md", text)
     small = ["--width", "32", "--context", "16", "--batch", "2", "--steps", "8"]
     command = (
         [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone",
-         "--nproc-per-node", str(size), str(EXAMPLE), "--text", str(TEXT), "--scratch",
+         "--nproc-per-node", str(size), str(EXAMPLE), "--text", str(text), "--scratch",
          str(scratch), *small, *more]
     )  # fmt: skip
     # Into a file: a killed rank's writer processes may hold its output open.

@@ -3,6 +3,7 @@ nothing beside it where MILLPOND_TEST_DEVICE is cuda."""
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import re
@@ -34,8 +35,7 @@ def run_limited(commands: list[list[str]], environments: list[dict[str, str]]) -
             try:
                 outputs.append(process.communicate(timeout=max(end - time.monotonic(), 0.1))[0])
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                outputs.append(process.communicate()[0] + f"\nkilled after {LIMIT_S} s")
+                outputs.append(f"{end_late(process)}\nkilled after {LIMIT_S} s")
     finally:
         for process in processes:
             if process.poll() is None:
@@ -45,6 +45,18 @@ def run_limited(commands: list[list[str]], environments: list[dict[str, str]]) -
         subprocess.CompletedProcess(process.args, process.returncode, output)
         for process, output in zip(processes, outputs, strict=True)
     ]
+
+
+def end_late(process: subprocess.Popen[str]) -> str:
+    """What it had said. torchrun ends its ranks, which have sessions of their own, when asked."""
+    for word in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, word)
+        try:
+            return process.communicate(timeout=20)[0]
+        except subprocess.TimeoutExpired:
+            continue
+    return "(its output is held open by a process that it has left)"
 
 
 def dump_when_late() -> None:
