@@ -25,6 +25,7 @@ constexpr std::uint64_t kLeastMoved = 256ull << 20;  // by a measurement of the 
 // Of the update's measurement: more than a processor's cache, little beside the tensors.
 constexpr std::uint64_t kUpdateElements = 16ull << 20;
 constexpr std::uint64_t kCudaUpdateElements = 128ull << 20;  // milliseconds of a device
+constexpr std::uint32_t kSharedRounds = 40;                  // of a bus beside other ranks
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -58,7 +59,7 @@ class Bench {
         dtype_of(arguments_.gradients), device_ ? &*device_ : nullptr);
     if (arguments_.serial_steps != 0) run_serial();
     company_.first_alone("measure the drive", [&] { measure_directions(); });
-    if (device_) measure_device();
+    if (device_) company_.in_turn("measure the device", [&] { measure_device(); });
     run_steps();
     return std::move(result_);
   }
@@ -264,7 +265,10 @@ class Bench {
     result_.update_bytes = static_cast<std::uint64_t>(update.at("bytes").get<double>() /
                                                       update.at("elements").get<double>() *
                                                       static_cast<double>(arguments_.params));
-    if (device_) pair->bus_bytes_per_s = cuda_probe().bus_bytes_per_s();
+    company_.meet("measure the bus");
+    if (!device_) return;
+    // At the same time on all ranks: long enough that they overlap, whoever begins later.
+    pair->bus_bytes_per_s = cuda_probe().bus_bytes_per_s(company_.size() == 1 ? 1 : kSharedRounds);
   }
 
   void step(client::Store& store, Pair* pair) {

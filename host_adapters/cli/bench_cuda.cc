@@ -53,8 +53,10 @@ void CudaProbe::measure_limits(const BenchArguments& arguments, CudaFigures* fig
   figures->small_ceiling_bytes_per_s = small.at("update_ceiling_bytes_per_s").get<double>();
 }
 
-double CudaProbe::bus_bytes_per_s() const {
-  return ceilings({{"measure", Json::array({"bus"})}, {"rounds", 1}})
+double CudaProbe::bus_bytes_per_s(std::uint32_t rounds) const {
+  return ceilings({{"measure", Json::array({"bus"})},
+                   {"rounds", rounds},
+                   {"bus_directions", Json::array({"both"})}})
       .at("bus")
       .at("both_bytes_per_s")
       .get<double>();

@@ -37,7 +37,8 @@ class CudaProbe {
 
   // The bus each way and both at once, and the update of many small shards.
   void measure_limits(const BenchArguments& arguments, CudaFigures* figures) const;
-  double bus_bytes_per_s() const;  // both ways at once, the total
+  // Both ways at once, the total; the median of `rounds`, of about 25 ms each.
+  double bus_bytes_per_s(std::uint32_t rounds) const;
   // Of `bytes`; the second of two counts: the machine has the memory by then.
   void measure_start(std::uint64_t bytes, std::uint32_t threads, CudaFigures* figures) const;
 

@@ -230,11 +230,16 @@ UpdateRequest read_update_work(const ProbeCall& call, const JsonRequest& request
   return asked;
 }
 
-Document measured_bus(std::int32_t device, std::uint32_t rounds) {
-  const BusRate rate = measure_bus(device, rounds);
-  return {{"up_bytes_per_s", rate.up_bytes_per_s},
-          {"down_bytes_per_s", rate.down_bytes_per_s},
-          {"both_bytes_per_s", rate.both_bytes_per_s}};
+Document measured_bus(std::int32_t device, std::uint32_t rounds,
+                      const std::vector<std::string>& directions) {
+  const auto wanted = [&](const char* name) {
+    return std::find(directions.begin(), directions.end(), name) != directions.end();
+  };
+  const BusRate rate = measure_bus(device, rounds, {wanted("up"), wanted("down"), wanted("both")});
+  const auto answer = [](double value) { return value > 0 ? Document(value) : Document(nullptr); };
+  return {{"up_bytes_per_s", answer(rate.up_bytes_per_s)},
+          {"down_bytes_per_s", answer(rate.down_bytes_per_s)},
+          {"both_bytes_per_s", answer(rate.both_bytes_per_s)}};
 }
 
 Document measured_pin(std::int32_t device, std::uint64_t bytes, std::uint32_t threads) {
@@ -260,9 +265,10 @@ std::int32_t ceilings(millpond_runtime* runtime, millpond_str text, millpond_sin
   return answer(runtime, sink, context, status, "probe ceilings", [&](ProbeCall& call) {
     const JsonRequest request(
         text, "probe ceilings",
-        {"measure", "directory", "direct", "io_engine", "queue_depth", "transfer_bytes",
-         "file_bytes", "move_bytes", "read_shares", "elements", "moments", "parameters",
-         "gradients", "arithmetic", "threads", "rounds", "shards", "cuda_device", "pin_bytes"});
+        {"measure",        "directory",  "direct",      "io_engine",      "queue_depth",
+         "transfer_bytes", "file_bytes", "move_bytes",  "read_shares",    "elements",
+         "moments",        "parameters", "gradients",   "arithmetic",     "threads",
+         "rounds",         "shards",     "cuda_device", "bus_directions", "pin_bytes"});
     const std::vector<std::string> measure = request.some_of(
         "measure", {"drive", "update"}, {"drive", "update", "bus", "cuda_update", "pin"});
     const auto wanted = [&](const char* name) {
@@ -277,13 +283,15 @@ std::int32_t ceilings(millpond_runtime* runtime, millpond_str text, millpond_sin
     }
     const auto device = static_cast<std::int32_t>(request.integer("cuda_device", 0, 0, 1 << 16));
     // All of the request is judged before anything takes time.
+    const std::vector<std::string> directions =
+        request.some_of("bus_directions", {"up", "down", "both"}, {"up", "down", "both"});
     const std::uint64_t pin_bytes = request.integer("pin_bytes", 1ull << 30, 1, kMostBytes);
     const DriveWork drive_work = read_drive_work(call, request, drive);
     const UpdateRequest update_work = read_update_work(call, request, cuda_update);
     Document document = Document::object();
     if (drive) document["drive"] = measured_drive(drive_work, call.beat());
     if (update) document["update"] = to_json(measure_update(update_work));
-    if (bus) document["bus"] = measured_bus(device, update_work.rounds);
+    if (bus) document["bus"] = measured_bus(device, update_work.rounds, directions);
     if (cuda_update) {
       document["cuda_update"] = to_json(measure_cuda_update(device, update_work));
     }

@@ -32,9 +32,15 @@ struct BusRate {
   double down_bytes_per_s = 0;
   double both_bytes_per_s = 0;  // at once, the total
 };
+// Which of them are measured; the others are 0.
+struct BusDirections {
+  bool up = true;
+  bool down = true;
+  bool both = true;
+};
 // Medians of `rounds`. Takes 512 MiB on either side. Throws Error(E_DEVICE, E_MEMORY,
 // E_UNSUPPORTED).
-BusRate measure_bus(std::int32_t device, std::uint32_t rounds);
+BusRate measure_bus(std::int32_t device, std::uint32_t rounds, BusDirections directions = {});
 
 // The update of one tile in device memory, and its loads and stores without the arithmetic. Of the
 // request, threads are not looked at. The ceiling's tile is one shard, also where the update's has

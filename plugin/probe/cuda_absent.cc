@@ -8,7 +8,7 @@ CudaDevices find_cuda_devices() {
   return {.built = false, .why_none = "this plugin is built without CUDA", .devices = {}};
 }
 
-BusRate measure_bus(std::int32_t, std::uint32_t) {
+BusRate measure_bus(std::int32_t, std::uint32_t, BusDirections) {
   throw Error(MILLPOND_E_UNSUPPORTED, "measure the bus", "this plugin is built without CUDA");
 }
 

@@ -19,6 +19,7 @@ constexpr std::uint64_t kCopyBytes = 256ULL << 20;
 constexpr int kCopies = 4;  // of one measurement and direction
 
 double median(std::vector<double> values) {
+  if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
@@ -51,15 +52,15 @@ class BusProbe {
 
 }  // namespace
 
-BusRate measure_bus(std::int32_t device, std::uint32_t rounds) {
+BusRate measure_bus(std::int32_t device, std::uint32_t rounds, BusDirections directions) {
   const OnDevice on(device);
   BusProbe probe;
   static_cast<void>(probe.rate(true, true));
   std::vector<double> up, down, both;
   for (std::uint32_t i = 0; i < rounds; ++i) {
-    up.push_back(probe.rate(true, false));
-    down.push_back(probe.rate(false, true));
-    both.push_back(probe.rate(true, true));
+    if (directions.up) up.push_back(probe.rate(true, false));
+    if (directions.down) down.push_back(probe.rate(false, true));
+    if (directions.both) both.push_back(probe.rate(true, true));
   }
   return {median(up), median(down), median(both)};
 }

@@ -163,6 +163,7 @@ TEST(ProbeRequests, wrong_ones_name_the_key) {
       {R"({"moments": "fp7"})", "request.moments", "fp8_e4m3"},
       {R"({"transfer_bytes": 5000})", "request.transfer_bytes", "4096"},
       {R"({"measure": ["update", "cuda_update"]})", "request.measure", "one at a time"},
+      {R"({"measure": ["bus"], "bus_directions": ["sideways"]})", "request.bus_directions", "both"},
       {R"({"shards": 0})", "request.shards", "an integer from 1"},
       {R"({"pin_bytes": 0})", "request.pin_bytes", "an integer from 1"},
       {R"({"measure": ["update"], "arithmetic": "host/1"})", "request.arithmetic", "arithmetic"},

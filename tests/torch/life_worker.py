@@ -152,5 +152,7 @@ def raises(scratch: str) -> None:
 
 
 if __name__ == "__main__":
+    # A shell's background job begins with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     dump_when_late()
     globals()[sys.argv[1]](sys.argv[2])

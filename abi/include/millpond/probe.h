@@ -37,7 +37,7 @@ typedef struct millpond_ext_probe {
    *   update: elements (67108864), moments (the runtime's), parameters ("bf16"; "fp32": its own
    *   main), gradients ("fp32"), arithmetic ("torch_cpu_fused/1"), threads (0: processors), rounds
    *   (5, of which the medians count);
-   *   bus: cuda_device (0), rounds;
+   *   bus: cuda_device (0), rounds, bus_directions (["up", "down", "both"]);
    *   cuda_update: cuda_device, and the keys of update but threads ("torch_cuda_fused/2"); not
    *   together with update; shards (1): above 1 the tile has so many of 1 to 2,000 elements, in
    *   place of elements, and its ceiling is that of one shard with the same bytes;
@@ -46,8 +46,9 @@ typedef struct millpond_ext_probe {
    * bytes_written}], checks (drive)}, update {elements, bytes, threads, update_s, ceiling_s,
    * update_bytes_per_s, update_ceiling_bytes_per_s}: what the update reads and writes, each once,
    * and a loop with the same loads and stores and no arithmetic; bus {up_bytes_per_s,
-   * down_bytes_per_s, both_bytes_per_s (at once, the total)}; cuda_update {as update}; pin {bytes,
-   * touch_s (mapping the memory and touching its pages), register_s (with CUDA), threads}. */
+   * down_bytes_per_s, both_bytes_per_s (at once, the total); null: not asked for}; cuda_update {as
+   * update}; pin {bytes, touch_s (mapping the memory and touching its pages), register_s (with
+   * CUDA), threads}. */
   millpond_files_fn ceilings;
 } millpond_ext_probe;
 
