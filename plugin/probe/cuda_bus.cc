@@ -6,6 +6,7 @@
 
 #include "plugin/probe/cuda.h"
 #include "plugin/probe/cuda_owners.h"
+#include "plugin/probe/median.h"
 
 namespace millpond::plugin {
 namespace {
@@ -17,12 +18,6 @@ using measuring::OnDevice;
 
 constexpr std::uint64_t kCopyBytes = 256ULL << 20;
 constexpr int kCopies = 4;  // of one measurement and direction
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 class BusProbe {
  public:

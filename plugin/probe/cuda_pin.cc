@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "plugin/io/sizes.h"
 #include "plugin/probe/cuda.h"
 #include "plugin/probe/cuda_owners.h"
 #include "plugin/probe/pages.h"
@@ -16,7 +17,6 @@ namespace millpond::plugin {
 namespace {
 
 constexpr std::uint64_t kChunk = 16 << 20;
-constexpr std::uint64_t kPage = 4096;
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -1,7 +1,6 @@
 // The limit of a device's memory for a step: the update of one tile, and what it loads and stores.
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <random>
 #include <vector>
@@ -23,11 +22,6 @@ using measuring::OnDevice;
 
 constexpr std::uint64_t kBlock = 1 << 18;
 constexpr std::uint64_t kMostOfSmall = 2000;  // elements of a small shard
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // Shards that lie one after another, each from a whole group on.
 struct Layout {
@@ -175,10 +169,7 @@ UpdateRate measure_cuda_update(std::int32_t device, const UpdateRequest& request
     moves.push_back(whole.move_seconds(lane));
     updates.push_back(tile.update_seconds(lane));
   }
-  rate.update_seconds = median(updates);
-  rate.ceiling_seconds = median(moves);
-  rate.update_bytes_per_s = static_cast<double>(rate.bytes) / rate.update_seconds;
-  rate.ceiling_bytes_per_s = static_cast<double>(rate.bytes) / rate.ceiling_seconds;
+  rate.take(updates, moves);
   return rate;
 }
 

@@ -14,11 +14,10 @@
 #include "millpond/error.hpp"
 #include "plugin/io/os_error.h"
 #include "plugin/io/scratch.h"
+#include "plugin/io/sizes.h"
 
 namespace millpond::plugin {
 namespace {
-
-constexpr std::uint64_t kPage = 4096;
 
 struct Filesystem {
   std::uint64_t magic;  // statfs(2)

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plugin/core/thread_pool.h"
+#include "plugin/probe/median.h"
 #include "plugin/probe/pages.h"
 
 namespace millpond::plugin {
@@ -87,11 +88,6 @@ MoveBlock move_block_of(std::uint64_t moment, std::uint64_t grad) {
   return moment == 4 ? move_block<4, 2> : moment == 2 ? move_block<2, 2> : move_block<1, 2>;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 class Workload {
  public:
   explicit Workload(const UpdateRequest& request)
@@ -164,6 +160,13 @@ class Workload {
 
 }  // namespace
 
+void UpdateRate::take(const std::vector<double>& updates, const std::vector<double>& ceilings) {
+  update_seconds = median(updates);
+  ceiling_seconds = median(ceilings);
+  update_bytes_per_s = static_cast<double>(bytes) / update_seconds;
+  ceiling_bytes_per_s = static_cast<double>(bytes) / ceiling_seconds;
+}
+
 UpdateRate measure_update(const UpdateRequest& request) {
   UpdateRate rate;
   rate.threads = request.threads != 0
@@ -186,10 +189,7 @@ UpdateRate measure_update(const UpdateRequest& request) {
     moves.push_back(time([&] { workload.move(pool); }));
     updates.push_back(time([&] { workload.update(pool); }));
   }
-  rate.ceiling_seconds = median(moves);
-  rate.update_seconds = median(updates);
-  rate.ceiling_bytes_per_s = static_cast<double>(rate.bytes) / rate.ceiling_seconds;
-  rate.update_bytes_per_s = static_cast<double>(rate.bytes) / rate.update_seconds;
+  rate.take(updates, moves);
   return rate;
 }
 

@@ -3,6 +3,7 @@
 #define MILLPOND_PLUGIN_PROBE_UPDATE_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/adam.h"
 
@@ -30,6 +31,9 @@ struct UpdateRate {
   std::uint64_t bytes = 0;
   std::uint64_t elements = 0;
   std::uint32_t threads = 0;
+
+  // Seconds and rates from measurements of `bytes`.
+  void take(const std::vector<double>& updates, const std::vector<double>& ceilings);
 };
 
 UpdateRate measure_update(const UpdateRequest& request);

@@ -46,11 +46,11 @@ void perform(Transfer& attempt) {
                                      : pwrite(attempt.fd, attempt.memory, attempt.bytes, offset));
 }
 
-// An engine whose reads, or writes, take 3 ms each and one after another.
-class SlowEngine final : public RawEngine {
+// An engine that begins nothing before it is asked for what is complete.
+class LateEngine : public RawEngine {
  public:
-  explicit SlowEngine(Transfer::Kind slow) : slow_(slow) { queue_.reserve(64); }
-  const char* name() const override { return "slow"; }
+  LateEngine() { queue_.reserve(64); }
+  const char* name() const override { return "late"; }
   std::uint32_t depth() const override { return 64; }
   void start(Transfer* attempt) override { queue_.push_back(attempt); }
   void flush_submissions() override {}
@@ -59,45 +59,46 @@ class SlowEngine final : public RawEngine {
   std::size_t complete(std::span<Transfer*> completed,
                        std::chrono::steady_clock::time_point deadline) override {
     if (queue_.empty() || deadline <= std::chrono::steady_clock::now()) return 0;
-    Transfer* const attempt = queue_.front();
-    queue_.erase(queue_.begin());
+    return answer(queue_, completed);
+  }
+
+ private:
+  // Takes some out of the queue, which has one at least, and performs them. Returns how many.
+  virtual std::size_t answer(std::vector<Transfer*>& queue, std::span<Transfer*> completed) = 0;
+
+  std::vector<Transfer*> queue_;
+};
+
+// Reads, or writes, take 3 ms each and one after another.
+class SlowEngine final : public LateEngine {
+ public:
+  explicit SlowEngine(Transfer::Kind slow) : slow_(slow) {}
+
+ private:
+  std::size_t answer(std::vector<Transfer*>& queue, std::span<Transfer*> completed) override {
+    Transfer* const attempt = queue.front();
+    queue.erase(queue.begin());
     if (attempt->kind == slow_) std::this_thread::sleep_for(std::chrono::milliseconds(3));
     perform(*attempt);
     completed[0] = attempt;
     return 1;
   }
 
- private:
   Transfer::Kind slow_;
-  std::vector<Transfer*> queue_;
 };
 
-// An engine that answers everything in flight at once, after 3 ms: a drive behind a limiter of its
-// rate.
-class BurstEngine final : public RawEngine {
- public:
-  BurstEngine() { queue_.reserve(64); }
-  const char* name() const override { return "burst"; }
-  std::uint32_t depth() const override { return 64; }
-  void start(Transfer* attempt) override { queue_.push_back(attempt); }
-  void flush_submissions() override {}
-  void use_memory(std::byte*, std::uint64_t) override {}
-  void forget(int) override {}
-  std::size_t complete(std::span<Transfer*> completed,
-                       std::chrono::steady_clock::time_point deadline) override {
-    if (queue_.empty() || deadline <= std::chrono::steady_clock::now()) return 0;
+// Everything in flight is answered at once, after 3 ms: a drive behind a limiter of its rate.
+class BurstEngine final : public LateEngine {
+  std::size_t answer(std::vector<Transfer*>& queue, std::span<Transfer*> completed) override {
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     std::size_t count = 0;
-    for (Transfer* const attempt : queue_) {
+    for (Transfer* const attempt : queue) {
       perform(*attempt);
       completed[count++] = attempt;
     }
-    queue_.clear();
+    queue.clear();
     return count;
   }
-
- private:
-  std::vector<Transfer*> queue_;
 };
 
 // The pipeline over an engine of a test's own; 14 tiles and places for 6.
