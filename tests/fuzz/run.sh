@@ -20,7 +20,7 @@ done
 launcher=()
 command -v ccache >/dev/null && launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 cmake -S . -B "$build" -G Ninja "${launcher[@]}" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ \
-  -DMILLPOND_FUZZ=ON -DMILLPOND_CUDA=OFF -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=0 -DMILLPOND_SANITIZE=address,undefined >/dev/null
+  -DMILLPOND_FUZZ=ON -DMILLPOND_CUDA=OFF -DMILLPOND_SANITIZE=address,undefined >/dev/null
 cmake --build "$build" --target millpond_fuzzers
 
 run_one() { # target

@@ -1,7 +1,7 @@
 #!/bin/sh
 # build_minor_1.sh SOURCE WORK CMAKE-ARGUMENT...: the tree as minor 1.1 would be, from a copy of SOURCE and
 # minor_1.patch; builds its plugin and its sample host below WORK. Files that did not change keep their times, so that
-# a second run builds little. A library is compiled as one source, which takes a quarter of the time.
+# a second run builds little. A library is compiled as one source, which takes gcc less time.
 set -eu
 source=$1 work=$2
 shift 2
