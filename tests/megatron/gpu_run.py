@@ -222,8 +222,8 @@ def compare(first: Path, second: Path) -> int:
         print(f"{run['mode']}: construction {run['construction']['peak_gib_over_model']:.2f} GiB "
               f"in {run['construction']['seconds']:.1f} s, step peak "
               f"{run['steps'][-1]['peak_gib']:.2f} GiB")  # fmt: skip
-    print(f"the store's own device memory: construction "
-          f"{streamed['construction']['store_device_gib']:.3f} GiB, steps {own:.3f} GiB")  # fmt: skip
+    built = streamed["construction"]["store_device_gib"]
+    print(f"the store's own device memory: construction {built:.3f} GiB, steps {own:.3f} GiB")
     print(f"saved {saved:.2f} GiB; 12 bytes a parameter are {12 * n / GIB:.2f} GiB, less 0.50 GiB "
           f"staging {12 * n / GIB - 0.5:.2f} GiB")  # fmt: skip
     for name, value in streamed.get("pause", {}).items():
