@@ -23,10 +23,17 @@ def part(shard: Any, whole: torch.Tensor) -> torch.Tensor:
     return box.reshape(-1)[shard.flat[0] : shard.flat[1]]
 
 
+def rate_of(group: dict[str, Any]) -> float:
+    """Another one for each group, whatever its place: releases order them otherwise."""
+    return 0.01 + 0.001 * float(group.get("wd_mult", group.get("pre_wd_mult")))
+
+
 def written(case: str, base: Path) -> None:
     """Saves after 5 steps, with the whole parameters' state beside the checkpoint."""
     with millpond.megatron.streamed(**options()) as session:
         run = train(case, 5)
+        for group in run.optimizer.param_groups:
+            group["lr"] = rate_of(group)
         parts = []
         for member in session.members():
             for index, shard in enumerate(member.shards):
@@ -70,6 +77,8 @@ def read_by_others(case: str, base: Path, saved_by: str, strict: str = "") -> No
         run = Run.start(CASES[case], seed=99)
         run.advance(1)
         load(run, base / f"written_{saved_by}", **({"strict": strict} if strict else {}))
+        for group in run.optimizer.param_groups:
+            assert group["lr"] == rate_of(group), "another group's rate"
         values = 0
         for member in session.members():
             assert member.steps == 5
