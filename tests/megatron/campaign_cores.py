@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import ranks
-from test_checkpoint import SCENARIOS
+from test_checkpoint import SCENARIOS, killed_in_a_save
 from test_training import GPT, NEWEST, SMALL, run
 
 BETWEEN = "0.15.3"
@@ -30,11 +30,9 @@ def test_four_ranks_have_the_bits_of_the_resident_run() -> None:
 
 @pytest.mark.parametrize("release", ["0.13.1", BETWEEN])
 def test_checkpoints_of_older_releases(release: str, tmp_path: Path) -> None:
-    # The Python store's checkpoint has the order of groups of core 0.16.
-    others = ("after_kill", "counted_in_groups", "python_store")
-    wanted = [one for one in SCENARIOS if not one.endswith(others)]
-    output = run(release, "run_checkpoint.py", str(tmp_path), *wanted)
-    for scenario in wanted:
+    killed_in_a_save(release, tmp_path)
+    output = run(release, "run_checkpoint.py", str(tmp_path), *SCENARIOS)
+    for scenario in SCENARIOS:
         assert f"{scenario}: good" in output
 
 
