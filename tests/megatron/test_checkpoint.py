@@ -23,6 +23,11 @@ SCENARIOS = (
     "gpt:figures",
     "net_fused:counted_in_groups",
     "net:python_store",
+    "gpt_experts:readers",
+    "net:others",
+    "net:hyperparameters",  # R02 R05
+    "net:passing_by",
+    "gpt_pp2:frozen",
     "gpt:written",
 )
 
