@@ -25,7 +25,7 @@ for version in $versions; do
   env=$envs/torch-$version
   if [ ! -x "$env/bin/python" ]; then
     python3 -m venv "$env"
-    "$env/bin/python" -m pip install -q --no-cache-dir "torch==$version" numpy pytest
+    "$env/bin/python" -m pip install -q --no-cache-dir "torch==$version" numpy pytest accelerate pytorch-lightning
   fi
   "$env/bin/python" -m pip install -q --force-reinstall --no-cache-dir "$wheel"
   (cd "$SCRATCH" && "$env/bin/python" -c "
@@ -33,7 +33,7 @@ import millpond, sys, torch
 assert millpond.__file__.startswith(sys.prefix), millpond.__file__
 assert torch.__version__.startswith('$version'), torch.__version__
 print('python', sys.version.split()[0], 'torch', torch.__version__, 'plugin', millpond.find_plugin())")
-  MILLPOND_CAMPAIGN=1 MILLPOND_WHEEL=$wheel "$env/bin/python" -m pytest -q -rs -p no:cacheprovider tests/torch || failed=1
+  MILLPOND_CAMPAIGN=1 MILLPOND_WHEEL=$wheel "$env/bin/python" -m pytest -q -rs -p no:cacheprovider tests/torch tests/torch/campaign_trainers.py || failed=1
   [ "$(sha256sum "$wheel")" = "$digest" ] || { echo "the wheel has changed"; failed=1; }
   [ "$envs" != "$SCRATCH" ] || rm -rf "$env"
 done
