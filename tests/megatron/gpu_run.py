@@ -208,6 +208,8 @@ def compare(first: Path, second: Path) -> int:
     """0 where every step has the same bits; prints memory and time."""
     resident, streamed = json.loads(first.read_text()), json.loads(second.read_text())
     same = True
+    if len(resident["steps"]) != len(streamed["steps"]):
+        sys.exit("the runs have other numbers of steps: give both the same --steps")
     for number, (a, b) in enumerate(zip(resident["steps"], streamed["steps"], strict=True), 1):
         equal = all(a[key] == b[key] for key in ("loss", "norm", "params"))
         same &= equal

@@ -48,6 +48,28 @@ def readers(case: str, base: Path) -> None:
         assert run.digests == resident.digests and run.norms == resident.norms
 
 
+def in_order(case: str, _base: Path) -> None:
+    """Every member steps, all ranks agree once, and only then a parameter is gathered."""
+    with millpond.megatron.streamed(**options()) as session:
+        run = train(case, 1)
+        seen: list[str] = []
+
+        def noted(name: str, call: Any) -> Any:
+            def noting(*args: Any, **kwargs: Any) -> Any:
+                seen.append(name)
+                return call(*args, **kwargs)
+
+            return noting
+
+        for member in session.members():
+            member.step = noted(member.uid[-1], member.step)
+        session.runtime.agree = noted("agree", session.runtime.agree)
+        for chunk in run.chunks:
+            chunk.start_param_sync = noted("gather", chunk.start_param_sync)
+        run.advance(1)
+        assert seen[:3] == ["0", "1", "agree"] and {*seen[3:]} == {"gather"}, seen
+
+
 def others(case: str, _base: Path) -> None:
     """Optimizers without sharded state; a setting that is switched on after start-up, before the
     optimizer is built, and before its first step."""

@@ -23,6 +23,7 @@ SCENARIOS = (
     "gpt:figures",
     "net_fused:counted_in_groups",
     "net:python_store",
+    "gpt_experts:in_order",
     "gpt_experts:readers",
     "net:others",
     "net:hyperparameters",  # R02 R05
