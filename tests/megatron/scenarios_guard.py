@@ -20,6 +20,7 @@ from millpond import RefusedError, StateError
 from millpond.megatron.readers import PREFIXES, READERS
 from models import module_of, optimizer_config
 from saving import directory, load, options, refused, save, train
+from scenarios_step import inner
 from training import Run
 
 
@@ -70,6 +71,13 @@ def in_order(case: str, _base: Path) -> None:
         assert seen[:3] == ["0", "1", "agree"] and {*seen[3:]} == {"gather"}, seen
 
 
+class Other(torch.optim.Adam):
+    """An inner optimizer whose class says nothing about its arithmetic."""
+
+    def __init__(self, params: Any, adam_w_mode: bool = True, **kwargs: Any):
+        super().__init__(params, **kwargs)
+
+
 def others(case: str, _base: Path) -> None:
     """Optimizers without sharded state; a setting that is switched on after start-up, before the
     optimizer is built, and before its first step."""
@@ -82,6 +90,9 @@ def others(case: str, _base: Path) -> None:
                 get_megatron_optimizer, dataclasses.replace(plain, bf16=half), resident.chunks
             )
             assert "--use-distributed-optimizer" in refused(RefusedError, kind, build)
+        with inner(Other):
+            told = refused(RefusedError, "Other", lambda: Run.start(CASES[case]))
+            assert "Adam" in told, told
         arguments.log_params_norm = True
         refused(RefusedError, "log_params_norm", lambda: Run.start(CASES[case]))
     arguments.log_params_norm = False
