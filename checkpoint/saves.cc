@@ -132,14 +132,10 @@ Commit find_save(FileSystem& fs, const std::string& save_id) {
   return saves.committed.front();
 }
 
-std::uint64_t reclaim_leftovers(FileSystem& fs) {
-  std::uint64_t count = 0;
-  for (const std::string& id : save_ids(fs)) {
-    if (fs.exists(commit_path(id))) continue;
-    fs.remove_tree(id);
-    ++count;
+void remove_leftovers(FileSystem& fs, const std::vector<std::string>& uncommitted) {
+  for (const std::string& id : uncommitted) {
+    if (!fs.exists(commit_path(id))) fs.remove_tree(id);
   }
-  return count;
 }
 
 void write_commit(FileSystem& fs, const Commit& commit, std::uint32_t rank) {

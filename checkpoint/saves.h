@@ -34,9 +34,9 @@ Saves list_saves(FileSystem& fs);
 // newer one unasked.
 Commit find_save(FileSystem& fs, const std::string& save_id);
 
-// Removes what killed attempts left. Only names that are save ids are touched, and none that has a
-// COMMIT.json. Nobody may be saving into this base. Returns how many went.
-std::uint64_t reclaim_leftovers(FileSystem& fs);
+// Removes what killed attempts left: `uncommitted` of list_saves, but for those that have a
+// COMMIT.json. Nobody may be saving into these.
+void remove_leftovers(FileSystem& fs, const std::vector<std::string>& uncommitted);
 
 // The switch: COMMIT.json appears in the save id's directory, durably. Several ranks of one
 // directory may do this with the same contents.

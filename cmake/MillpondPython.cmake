@@ -26,7 +26,7 @@ if(MILLPOND_SANITIZE)
   list(APPEND MILLPOND_PYTHON_ENVIRONMENT LD_PRELOAD=${asan} ASAN_OPTIONS=detect_leaks=0)
 endif()
 
-# python_test(name file labels...): one ctest entry, python.<name>, of a pytest file in the calling folder.
+# python_test(name file labels...): one ctest entry, python.<name>, of a pytest file in the calling folder, or a list of them.
 function(python_test name file)
   if(MILLPOND_PYTHON_SKIP)
     add_test(NAME python.${name} COMMAND ${CMAKE_COMMAND} -E echo "skipped: ${MILLPOND_PYTHON_SKIP}")

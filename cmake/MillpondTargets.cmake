@@ -42,9 +42,10 @@ function(millpond_library name)
   target_link_libraries(${name} PUBLIC ${arg_DEPENDS} PRIVATE millpond_flags)
 endfunction()
 
-# millpond_test(name LABELS cpu ... SOURCES ... DEPENDS ... [TIMEOUT s]): a GoogleTest program, one ctest entry a test.
+# millpond_test(name LABELS cpu ... SOURCES ... DEPENDS ... [TIMEOUT s] [SERIAL regex]): a GoogleTest program, one ctest
+# entry a test. Tests that match SERIAL compute in one thread and get the label `serial`: TSan has nothing to find in them.
 function(millpond_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPENDS;LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;SERIAL" "SOURCES;DEPENDS;LABELS;ENVIRONMENT" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
@@ -65,7 +66,11 @@ function(millpond_test name)
   set(labels_file "${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake")
   file(CONFIGURE OUTPUT "${labels_file}" @ONLY CONTENT [=[
 foreach(case IN LISTS @name@_cases)
-  set_tests_properties("${case}" PROPERTIES LABELS "@arg_LABELS@")
+  set(labels "@arg_LABELS@")
+  if(NOT "@arg_SERIAL@" STREQUAL "" AND case MATCHES "@arg_SERIAL@")
+    list(APPEND labels serial)
+  endif()
+  set_tests_properties("${case}" PROPERTIES LABELS "${labels}")
 endforeach()
 ]=])
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${labels_file}")

@@ -88,7 +88,7 @@ else
   stage build-asan configure_build asan
   stage test-asan tests_of asan -LE 'torch|slow|gpu'
   stage build-tsan configure_build tsan
-  stage test-tsan tests_of tsan -LE 'torch|slow|gpu'
+  stage test-tsan tests_of tsan -LE 'torch|slow|gpu|serial'
   stage fuzz bash tests/fuzz/run.sh 60
   [ "$tidy" -eq 0 ] || stage clang-tidy bash tests/tidy.sh "$jobs"
 fi

@@ -10,6 +10,7 @@
 #include "plugin/io/os_error.h"
 #include "plugin/io/owner.h"
 #include "plugin/io/probe.h"
+#include "plugin/io/reopen.h"
 #include "plugin/io/reserve.h"
 
 namespace millpond::plugin {
@@ -75,6 +76,20 @@ Fd ScratchRoot::create(std::uint64_t bytes, const std::string& name_for_messages
   if (!fd) throw os_error("create scratch file", path, errno);
   reserve_space(fd.get(), bytes, path, Without::kWriteZeros);
   return fd;
+}
+
+bool cut(Fd& file, std::uint64_t bytes) {
+  struct stat info = {};
+  if (::fstat(file.get(), &info) != 0 || info.st_nlink != 0 || !S_ISREG(info.st_mode)) return false;
+  const int flags = ::fcntl(file.get(), F_GETFL);
+  if (flags >= 0 && (flags & O_ACCMODE) != O_RDWR) {
+    Fd writable = reopen_read_write(file.get());
+    if (!writable) return false;
+    file = std::move(writable);
+  }
+  const auto size = static_cast<std::uint64_t>(info.st_size);
+  if (size <= bytes) return false;
+  return ::ftruncate(file.get(), static_cast<off_t>(size - bytes)) == 0;
 }
 
 int drop_cached(int fd, std::uint64_t offset, std::uint64_t bytes) {

@@ -65,6 +65,10 @@ class ScratchRoot {
   std::unique_ptr<State> state_;
 };
 
+// Gives back the space of the last `bytes` of a file without a name, which may be open for reading
+// only. False: nothing is left, or it cannot be cut; closing it gives back the rest.
+bool cut(Fd& file, std::uint64_t bytes);
+
 // Buffered files drop their pages from the page cache as they go (posix_fadvise DONTNEED), so that
 // the host tier is the only memory that streaming uses. No-op for O_DIRECT files. Written pages are
 // waited for: 0, or the errno with which the kernel failed to write them (told only once).

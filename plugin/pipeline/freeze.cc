@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "millpond/base.h"
-#include "plugin/io/read_only.h"
+#include "plugin/io/reopen.h"
 #include "plugin/pipeline/impl.h"
 
 namespace millpond::plugin {
@@ -37,6 +37,7 @@ std::shared_ptr<Snapshot> Pipeline::freeze(StreamedState& state, std::vector<Fd>
   for (const Fd& file : frozen->files) impl_->engine.forget(file.get());
   snapshot->files_ = std::exchange(frozen->files, std::move(readable));
   snapshot->frozen_ = frozen;
+  frozen->ours = false;  // the job may link them
   core.generations.push_back(fresh);
   for (std::uint32_t tile = 0; tile < core.tiles.size(); ++tile) {
     TileState& t = core.tiles[tile];
@@ -60,6 +61,23 @@ std::shared_ptr<Snapshot> Pipeline::freeze(StreamedState& state, std::vector<Fd>
   return snapshot;
 }
 
+bool Pipeline::Impl::idle(const StateCore& core, std::size_t generation) const noexcept {
+  return generation + 1 < core.generations.size() && mover.fetching() == 0 &&
+         core.generations[generation]->tiles == 0 && core.generations[generation].use_count() == 1;
+}
+
+std::size_t Pipeline::Impl::spare(StateCore& core) const noexcept {
+  if (core.generations.size() < 2) return kNoGeneration;
+  // What is dirty in memory is read from no file: the tile is written to the newest in any case.
+  for (std::uint32_t tile = 0; tile < core.tiles.size(); ++tile) {
+    if (core.tiles[tile].dirty) core.settle_in(tile, &core.live());
+  }
+  for (std::size_t i = core.generations.size(); i-- > 0;) {
+    if (idle(core, i) && core.generations[i]->ours) return i;
+  }
+  return kNoGeneration;
+}
+
 void Pipeline::thaw(StreamedState& state, const Snapshot& snapshot, bool complete) {
   StateCore& core = *state.impl_;
   if (core.snapshot.get() != &snapshot) return;
@@ -71,18 +89,29 @@ void Pipeline::thaw(StreamedState& state, const Snapshot& snapshot, bool complet
     }
     t.pinned = false;
   }
+  snapshot.frozen_->ours = !snapshot.shared_;
   core.snapshot.reset();
+}
+
+std::shared_ptr<Generation> Pipeline::Impl::take(StateCore& core, std::size_t generation) noexcept {
+  std::shared_ptr<Generation> taken = std::move(core.generations[generation]);
+  core.generations.erase(core.generations.begin() + static_cast<std::ptrdiff_t>(generation));
+  let_go(*taken);
+  return taken;
+}
+
+std::shared_ptr<Generation> Pipeline::take_spare(StreamedState& state) noexcept {
+  StateCore& core = *state.impl_;
+  const std::size_t spare = impl_->spare(core);
+  if (spare == kNoGeneration || impl_->engine.owned_bytes() != 0) return nullptr;
+  return impl_->take(core, spare);
 }
 
 std::shared_ptr<Generation> Pipeline::take_idle(StreamedState& state) noexcept {
   StateCore& core = *state.impl_;
-  if (impl_->mover.fetching() != 0) return nullptr;
+  const std::size_t spare = impl_->spare(core);
   for (std::size_t i = 0; i + 1 < core.generations.size(); ++i) {
-    if (core.generations[i]->tiles != 0) continue;
-    std::shared_ptr<Generation> idle = std::move(core.generations[i]);
-    core.generations.erase(core.generations.begin() + static_cast<std::ptrdiff_t>(i));
-    impl_->let_go(*idle);
-    return idle;
+    if (i != spare && impl_->idle(core, i)) return impl_->take(core, i);
   }
   return nullptr;
 }

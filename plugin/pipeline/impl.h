@@ -2,7 +2,9 @@
 #ifndef MILLPOND_PLUGIN_PIPELINE_IMPL_H_
 #define MILLPOND_PLUGIN_PIPELINE_IMPL_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "plugin/pipeline/mover.h"
@@ -14,6 +16,8 @@
 
 namespace millpond::plugin {
 
+inline constexpr std::size_t kNoGeneration = SIZE_MAX;
+
 struct Pipeline::Impl final : TierOwner {
   Impl(const PipelineOptions& o, Engine& e, ThreadPool& p)
       : options(o), engine(e), pool(p), mover(e, o.patience) {}
@@ -23,6 +27,11 @@ struct Pipeline::Impl final : TierOwner {
 
   void detach(StateCore& state) noexcept override;
   void let_go(Generation& generation) noexcept;  // its files are about to be closed
+  // Of a state's generations: whether nothing is read from this one any more, by visits or by a
+  // save; and which of them is the spare (pipeline.h), kNoGeneration where there is none.
+  bool idle(const StateCore& core, std::size_t generation) const noexcept;
+  std::size_t spare(StateCore& core) const noexcept;
+  std::shared_ptr<Generation> take(StateCore& core, std::size_t generation) noexcept;
   void require(const StateCore& state);
   void write_dirty(StateCore& state);
   void flush_all();

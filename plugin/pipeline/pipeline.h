@@ -53,7 +53,11 @@ class StreamedState {
   // The file that is written to, of a bucket; and the one that holds a tile's written contents.
   int fd(std::uint32_t bucket) const;
   int fd_of(std::uint32_t tile) const;
-  std::vector<int> descriptors() const;  // of all generations
+  struct OpenFile {
+    int fd = -1;
+    bool sole = false;  // nobody else has it: no checkpoint, no save that still reads it
+  };
+  std::vector<OpenFile> files() const;  // of all generations
   // The error of a transfer that was in flight when a call returned; set once, cleared by
   // destroying the state.
   const std::optional<Error>& failure() const;
@@ -179,8 +183,11 @@ class Pipeline {
   // The snapshot's job has ended. `complete`: the frozen files have everything, older ones are not
   // read any more. Nothing where the snapshot is not the state's newest.
   void thaw(StreamedState& state, const Snapshot& snapshot, bool complete);
-  // A generation that nothing is read from any more, NULL when there is none: to be closed, which
-  // may take long. Allocates nothing.
+  // Generations that nothing is read from any more, not by a save either. The spare is the newest
+  // of them that is `ours`: its files can serve the next one. NULL when there is none, or while
+  // tiles are being fetched.
+  std::shared_ptr<Generation> take_spare(StreamedState& state) noexcept;
+  // Any other, oldest first: to be closed, which may take long. Allocates nothing.
   std::shared_ptr<Generation> take_idle(StreamedState& state) noexcept;
 
   // Flush everything, unmap the region (phase/1), and map it again. Between them visits of states

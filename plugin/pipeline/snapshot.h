@@ -25,7 +25,11 @@ namespace millpond::plugin {
 struct Generation {
   std::vector<Fd> files;
   std::vector<std::string> paths;  // for messages
-  std::uint64_t tiles = 0;  // whose written contents are here; of the thread inside the ABI call
+  // Of the thread inside the ABI call:
+  std::uint64_t tiles = 0;  // whose written contents are here
+  // No checkpoint has or had a file of it, by a link or a clone: nobody else can have one open, and
+  // they may be written to again, or cut.
+  bool ours = true;
 };
 
 class Snapshot {
@@ -52,6 +56,8 @@ class Snapshot {
   // segment, right but for tiles in memory.
   std::vector<Fd>& files() { return files_; }
   Sums& sums() { return sums_; }
+  // Whether a checkpoint may have got a frozen file, by a link or a clone.
+  bool& shared() { return shared_; }
   // The tile's memory is not needed any more. Any thread but the ABI call's.
   void written(std::uint32_t tile);
   // No memory is needed any more: the job has ended, well or not.
@@ -74,6 +80,7 @@ class Snapshot {
   std::vector<Tile> tiles_;
   std::vector<Fd> files_;
   Sums sums_;
+  bool shared_ = false;
   std::shared_ptr<Generation> frozen_;
   std::vector<std::shared_ptr<Generation>> older_;  // keeps Tile::older open
   std::vector<std::atomic<std::uint8_t>> pins_;     // by tile

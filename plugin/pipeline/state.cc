@@ -55,10 +55,10 @@ int StreamedState::fd(std::uint32_t bucket) const { return impl_->live().files[b
 int StreamedState::fd_of(std::uint32_t tile) const {
   return impl_->tiles[tile].home->files[impl_->plan.tiles[tile].bucket].get();
 }
-std::vector<int> StreamedState::descriptors() const {
-  std::vector<int> all;
+std::vector<StreamedState::OpenFile> StreamedState::files() const {
+  std::vector<OpenFile> all;
   for (const auto& generation : impl_->generations) {
-    for (const Fd& file : generation->files) all.push_back(file.get());
+    for (const Fd& file : generation->files) all.push_back({file.get(), sole(generation)});
   }
   return all;
 }

@@ -44,6 +44,11 @@ struct TileState {
   bool fetched = false;
 };
 
+// Whether nobody else has the files: no checkpoint, no save that still reads them.
+inline bool sole(const std::shared_ptr<Generation>& generation) {
+  return generation->ours && generation.use_count() == 1;
+}
+
 struct StateCore;
 
 // The pipeline, as a dying state sees it.

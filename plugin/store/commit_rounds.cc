@@ -104,7 +104,7 @@ bool writes_commit(checkpoint::FileSystem& fs, const checkpoint::Commit& commit,
 }  // namespace
 
 std::string Runtime::save_begin(millpond_group group, const std::string& path,
-                                const std::string& chosen) {
+                                const std::string& chosen, Leftovers leftovers) {
   require_group(group, "save_begin");
   for (const auto& store : stores_) {
     // Of a save that nobody will commit: it need not be finished.
@@ -117,6 +117,7 @@ std::string Runtime::save_begin(millpond_group group, const std::string& path,
     open_save_.reset();
   }
   Verdict mine;
+  std::vector<std::string> left;
   const std::optional<Error> own = failure_of("save_begin", [&] {
     if (!chosen.empty() && !checkpoint::is_hex32(chosen)) {
       throw Error(MILLPOND_E_ARGUMENT, "save_begin",
@@ -133,9 +134,14 @@ std::string Runtime::save_begin(millpond_group group, const std::string& path,
           .field("save_id")
           .remedy("Choose 128 random bits anew for every save");
     }
-    if (const std::uint64_t count = checkpoint::reclaim_leftovers(*fs)) {
-      host_.log(MILLPOND_LOG_INFO,
-                "removed " + std::to_string(count) + " unfinished save(s) from " + path);
+    if (!saves.uncommitted.empty()) {
+      host_.log(MILLPOND_LOG_INFO, "removing " + std::to_string(saves.uncommitted.size()) +
+                                       " unfinished save(s) from " + path);
+    }
+    if (leftovers == Leftovers::kNow) {
+      checkpoint::remove_leftovers(*fs, saves.uncommitted);
+    } else {
+      left = saves.uncommitted;
     }
     set_field(mine.save_id, chosen.empty() ? checkpoint::make_save_id() : chosen);
   });
@@ -147,6 +153,7 @@ std::string Runtime::save_begin(millpond_group group, const std::string& path,
   save.path = path;
   save.id = text_of(all[0].save_id);
   save.group = group;
+  save.leftovers = std::move(left);
   for (const Verdict& word : all) save.sequence = std::max(save.sequence, word.number + 1);
   open_save_ = std::move(save);
   return open_save_->id;

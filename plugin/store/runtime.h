@@ -46,7 +46,11 @@ struct OpenSave {
   millpond_group group{};
   std::vector<WrittenStore> written;
   std::optional<Error> failure;
+  std::vector<std::string> leftovers;  // of killed attempts: save ids, still to be removed
 };
+
+// When what killed attempts left in a checkpoint's directory goes.
+enum class Leftovers : std::uint8_t { kNow, kLater };
 
 // Reserved files of one state, by bucket.
 struct ScratchFiles {
@@ -93,10 +97,12 @@ class Runtime {
   // A state without contents for a plan: files reserved in the scratch directories so that their
   // bytes balance. Throws Error(E_NO_SPACE) with needed and free bytes; nothing is left behind.
   std::unique_ptr<StreamedState> make_state(const Plan& plan, const std::string& uid);
-  // Further files for a state, in the same directories: a save freezes those it has.
-  ScratchFiles reserve_again(const StreamedState& state);
-  // Closes, in the background, files of the state that nothing is read from any more. Allocates
-  // nothing after prepare_idle().
+  // Further files for a state, in the same directories: a save freezes those it has. The spare ones
+  // where there are some, which costs nothing whatever their size; else new ones. Their contents
+  // are as they are.
+  ScratchFiles next_files(StreamedState& state);
+  // Closes, in the background, files of the state that nothing is read from any more, but for the
+  // spare ones: the next save's. Allocates nothing after prepare_idle().
   void retire_idle(StreamedState& state) noexcept;
   void prepare_idle(std::size_t files) { reaper_->prepare(files); }
   // Forgets a state: waits for its transfers, drops its tiles, closes its files in the background.
@@ -116,7 +122,7 @@ class Runtime {
   void agree(millpond_group group);  // agree.cc
   // `chosen` is the save's id, or "": one is made. Rank 0's counts. In commit_rounds.cc.
   std::string save_begin(millpond_group group, const std::string& path,
-                         const std::string& chosen = {});
+                         const std::string& chosen = {}, Leftovers leftovers = Leftovers::kNow);
   void save_commit(millpond_group group, const std::string& save_id);  // commit_rounds.cc
   void load_commit(millpond_group group);                              // load_commit.cc
   std::optional<OpenSave>& open_save() { return open_save_; }
@@ -140,6 +146,8 @@ class Runtime {
   std::optional<Error> verdict();  // this rank's, for agree
   ScratchFiles reserve_files(const Plan& plan, const std::string& uid,
                              const std::vector<std::uint32_t>& root);
+  void close_files(Generation& idle) noexcept;
+  void close_spares() noexcept;  // of all states
   void poison_all(const std::string& why);
 
   std::uint32_t minor_;

@@ -2,7 +2,10 @@
 #include "plugin/store/save.h"
 
 #include <chrono>
+#include <utility>
 
+#include "checkpoint/saves.h"
+#include "plugin/io/posix_file_system.h"
 #include "plugin/store/runtime.h"
 #include "plugin/store/save_job.h"
 #include "plugin/store/store.h"
@@ -99,10 +102,12 @@ void Store::save_alone(const std::string& path, const std::string& id) {
         .want(1, runtime_.stores().size())
         .remedy("Use save_begin, save_to of each store, save_commit");
   }
-  const std::string own = runtime_.save_begin(kAlone, path);
-  const std::uint64_t sequence = runtime_.open_save()->sequence;
-  runtime_.open_save().reset();  // the job closes it
-  start_save(path, own, sequence);
+  runtime_.save_begin(kAlone, path, {}, Leftovers::kLater);
+  OpenSave own = *std::exchange(runtime_.open_save(), std::nullopt);  // the job closes it
+  SaveOrder order;
+  order.sequence = own.sequence;
+  order.leftovers = std::move(own.leftovers);
+  start_save(path, own.id, std::move(order));
 }
 
 void Store::save_part(const std::string& path, const std::string& id) {
@@ -115,11 +120,22 @@ void Store::save_part(const std::string& path, const std::string& id) {
         .remedy("Call save_begin first, with the same path, or set the COMMIT flag");
   }
   std::erase_if(open->written, [&](const auto& written) { return written.uid == uid_; });
-  start_save(path, id, std::nullopt);
+  start_save(path, id, {});
 }
 
-void Store::start_save(const std::string& path, const std::string& id,
-                       std::optional<std::uint64_t> sequence) {
+ScratchFiles Store::files_to_go_on_in(StreamedState& state, SaveOrder& order) {
+  try {
+    return runtime_.next_files(state);
+  } catch (const Error& error) {
+    if (error.code() != MILLPOND_E_NO_SPACE || order.leftovers.empty()) throw;
+  }
+  // Killed attempts may have what is missing: their linked files lie beside the scratch files.
+  checkpoint::remove_leftovers(*open_file_system(order.path, true),
+                               std::exchange(order.leftovers, {}));
+  return runtime_.next_files(state);
+}
+
+void Store::start_save(const std::string& path, const std::string& id, SaveOrder order) {
   save_progress_->cancel = false;
   save_progress_->done = 0;
   save_progress_->total = 0;
@@ -130,16 +146,14 @@ void Store::start_save(const std::string& path, const std::string& id,
     require_healthy("save_to");
     StreamedState& state = *held_->streamed;
     runtime_.host().progress("save", 0, state.plan().state_bytes);
-    SaveOrder order;
     order.path = path;
     order.save_id = id;
     order.manifest = describe(held_->profile, state.plan(), held_->steps, held_->completed, uid_,
                               [&](const Bucket& bucket) { return has_moments(state, bucket); });
     order.bytes_per_s = runtime_.options().save_bytes_per_s;
-    order.sequence = sequence;
     runtime_.retire_idle(state);
-    ScratchFiles files = runtime_.reserve_again(state);
-    runtime_.prepare_idle(state.descriptors().size() + files.files.size());
+    ScratchFiles files = files_to_go_on_in(state, order);
+    runtime_.prepare_idle(state.files().size() + files.files.size());
     order.snapshot =
         runtime_.pipeline().freeze(state, std::move(files.files), std::move(files.paths));
     const std::shared_ptr<Snapshot> snapshot = order.snapshot;
@@ -200,10 +214,12 @@ void Store::end_save(bool give_up) {
 }
 
 void Store::collect_save() {
-  const std::unique_ptr<SaveJob> job = std::move(save_job_);
-  const SaveResult& result = job->result();
+  std::unique_ptr<SaveJob> job = std::move(save_job_);
+  const SaveResult result = job->result();
+  const bool committing = job->committing();
   if (held_ != nullptr && held_->streamed != nullptr) {
     runtime_.pipeline().thaw(*held_->streamed, job->snapshot(), !result.failure);
+    job.reset();  // and its share in the files
     runtime_.retire_idle(*held_->streamed);
   }
   for (const std::string& warning : result.warnings) {
@@ -212,7 +228,7 @@ void Store::collect_save() {
   if (result.failure) return save_failed(*result.failure);
   runtime_.host().log(MILLPOND_LOG_INFO, result.summary);
   std::optional<OpenSave>& open = runtime_.open_save();
-  if (!job->committing() && open && open->id == save_id_) open->written.push_back(result.written);
+  if (!committing && open && open->id == save_id_) open->written.push_back(result.written);
 }
 
 }  // namespace millpond::plugin

@@ -85,7 +85,9 @@ void SaveJob::write(State& state) {
     fs = open_file_system(order.path, true);
     checkpoint::StoreWriter writer(*fs, order.save_id, std::move(order.manifest));
     SnapshotFiles files(*order.snapshot, writer, *state.progress, order.bytes_per_s);
-    files.run();
+    files.complete();
+    checkpoint::remove_leftovers(*fs, order.leftovers);
+    files.place();
     const checkpoint::StoreRecord record = writer.finish();
     state.result.written = {record.uid, record.manifest_bytes, record.manifest_digest};
     state.result.summary = "store " + uid + ": wrote save " + order.save_id + " below " +

@@ -23,6 +23,7 @@ struct SaveOrder {
   std::string save_id;
   checkpoint::Manifest manifest;
   std::shared_ptr<Snapshot> snapshot;
+  std::vector<std::string> leftovers;  // save ids of killed attempts: removed before bytes come
   std::uint64_t bytes_per_s = 0;
   // Set: this store is all there is of the save, which counts at the end.
   std::optional<std::uint64_t> sequence;

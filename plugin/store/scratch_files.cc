@@ -1,7 +1,12 @@
 // The scratch files of streamed states: where they go, how they come and how they leave.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
+#include "plugin/io/reopen.h"
+#include "plugin/pipeline/snapshot.h"
 #include "plugin/store/runtime.h"
 #include "plugin/store/store.h"
 
@@ -26,6 +31,23 @@ std::vector<std::uint32_t> balance(const Plan& plan, std::vector<std::uint64_t> 
   return root;
 }
 
+// Files of an older generation, open for writing; none where one of them has not its size, since it
+// was cut for a checkpoint, or cannot be opened.
+ScratchFiles serve_again(const Generation& spare, const Plan& plan) {
+  ScratchFiles again;
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    struct stat info = {};
+    Fd file = reopen_read_write(spare.files[b].get());
+    if (!file || ::fstat(file.get(), &info) != 0 ||
+        static_cast<std::uint64_t>(info.st_size) != plan.buckets[b].file_bytes) {
+      return {};
+    }
+    again.files.push_back(std::move(file));
+    again.paths.push_back(spare.paths[b]);
+  }
+  return again;
+}
+
 }  // namespace
 
 ScratchFiles Runtime::reserve_files(const Plan& plan, const std::string& uid,
@@ -34,14 +56,17 @@ ScratchFiles Runtime::reserve_files(const Plan& plan, const std::string& uid,
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     needed[root[b]] += plan.buckets[b].file_bytes;
   }
-  // What is on its way out counts as free.
+  // What is spare, and what is on its way out, counts as free.
   const auto short_of_space = [&] {
     for (std::size_t r = 0; r < roots_.size(); ++r) {
       if (roots_[r]->free_bytes() < needed[r]) return true;
     }
     return false;
   };
-  if (short_of_space()) reaper_->wait();
+  if (short_of_space()) {
+    close_spares();
+    reaper_->wait();
+  }
   for (std::size_t r = 0; r < roots_.size(); ++r) {
     const std::uint64_t free = roots_[r]->free_bytes();
     if (free >= needed[r]) continue;
@@ -52,6 +77,7 @@ ScratchFiles Runtime::reserve_files(const Plan& plan, const std::string& uid,
         .want(needed[r], free)
         .remedy("Free space, or name further directories in \"scratch\"");
   }
+  const FileReaper::Pause undisturbed(*reaper_);
   ScratchFiles made;
   for (std::uint32_t b = 0; b < plan.buckets.size(); ++b) {
     const std::string name = uid + ".bucket" + std::to_string(b);
@@ -76,7 +102,12 @@ std::unique_ptr<StreamedState> Runtime::make_state(const Plan& plan, const std::
   return state;
 }
 
-ScratchFiles Runtime::reserve_again(const StreamedState& state) {
+ScratchFiles Runtime::next_files(StreamedState& state) {
+  if (const std::shared_ptr<Generation> spare = pipeline().take_spare(state)) {
+    ScratchFiles again = serve_again(*spare, state.plan());
+    if (!again.files.empty()) return again;
+    close_files(*spare);
+  }
   const auto place = std::find_if(placements_.begin(), placements_.end(),
                                   [&](const Placement& p) { return p.state == &state; });
   if (place == placements_.end()) {
@@ -87,9 +118,22 @@ ScratchFiles Runtime::reserve_again(const StreamedState& state) {
 
 void Runtime::retire_idle(StreamedState& state) noexcept {
   while (const std::shared_ptr<Generation> idle = pipeline().take_idle(state)) {
-    // A save that still reads it closes it.
-    if (idle.use_count() > 1) continue;
-    for (Fd& file : idle->files) reaper_->close(std::move(file));
+    close_files(*idle);
+  }
+}
+
+void Runtime::close_files(Generation& idle) noexcept {
+  const Others others = idle.ours ? Others::kNobody : Others::kPerhaps;
+  for (Fd& file : idle.files) reaper_->close(std::move(file), others);
+}
+
+void Runtime::close_spares() noexcept {
+  if (pipeline_ == nullptr) return;
+  for (const auto& store : stores_) {
+    if (store->streamed() == nullptr) continue;
+    while (const std::shared_ptr<Generation> spare = pipeline_->take_spare(*store->streamed())) {
+      close_files(*spare);
+    }
   }
 }
 
@@ -105,11 +149,17 @@ void Runtime::retire_state(std::unique_ptr<StreamedState> state) {
     placements_.erase(place);
   }
   // Descriptors first: the state's own are closed with it, the files go with the last ones.
-  std::vector<Fd> files;
-  for (const int fd : state->descriptors()) files.push_back(FileReaper::second(fd));
+  std::vector<std::pair<Fd, Others>> files;
+  for (const auto& [fd, sole] : state->files()) {
+    files.emplace_back(FileReaper::second(fd), sole ? Others::kNobody : Others::kPerhaps);
+  }
   pipeline().discard(*state);
+  // Of a transfer that timed out the kernel may still be at the file.
+  const bool hangs = engine_->owned_bytes() != 0;
   state.reset();
-  for (Fd& file : files) reaper_->close(std::move(file));
+  for (auto& [file, others] : files) {
+    reaper_->close(std::move(file), hangs ? Others::kPerhaps : others);
+  }
 }
 
 void Runtime::plan_tier(StreamedState* extra, const StreamedState* without) {

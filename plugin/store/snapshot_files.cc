@@ -9,6 +9,7 @@
 #include <new>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "checkpoint/block_sum.h"
 #include "millpond/error.hpp"
@@ -48,7 +49,7 @@ SnapshotFiles::SnapshotFiles(Snapshot& snapshot, checkpoint::StoreWriter& writer
   progress_.total = writer_.total_bytes();
 }
 
-void SnapshotFiles::run() {
+void SnapshotFiles::complete() {
   const Plan& plan = snapshot_.plan();
   write_memory();  // first: steps may wait for it
   for (std::uint32_t t = 0; t < plan.tiles.size(); ++t) {
@@ -56,7 +57,10 @@ void SnapshotFiles::run() {
     if (tile.memory == nullptr && tile.older != nullptr) gather(t);
     if (!tile.moments) write_absent(t);
   }
-  for (std::uint32_t b = 0; b < plan.buckets.size(); ++b) place(b);
+}
+
+void SnapshotFiles::place() {
+  for (std::uint32_t b = 0; b < snapshot_.plan().buckets.size(); ++b) place(b);
   beat();
 }
 
@@ -209,10 +213,12 @@ void SnapshotFiles::place(std::uint32_t bucket) {
       throw os_error("cut to its size", snapshot_.path(bucket), errno)
           .want(geometry.file_bytes, kNoValue);
     }
+    const bool before = std::exchange(snapshot_.shared(), true);  // also where it fails half-way
     if (writer_.take_in(bucket, file.get(), sums)) {
       ++taken_in_;
       progress_.done += geometry.file_bytes;
     } else {
+      snapshot_.shared() = before;
       copy(bucket);
       ++copied_;
     }

@@ -24,9 +24,12 @@ class SnapshotFiles {
   SnapshotFiles(Snapshot& snapshot, checkpoint::StoreWriter& writer, SaveProgress& progress,
                 std::uint64_t bytes_per_s);
 
-  // Throws Error, E_CANCELLED where `progress` says so. Memory: one buffer of a few MiB. What is in
-  // memory only is written by a few threads at once, since steps wait for it; the rest by this one.
-  void run();
+  // Two steps, in this order: the frozen files become complete, and they come into the checkpoint.
+  // Both throw Error, E_CANCELLED where `progress` says so. Memory: one buffer of a few MiB. What
+  // is in memory only is written by a few threads at once, since steps wait for it; the rest by
+  // this one.
+  void complete();
+  void place();
 
   // Buckets that came into the checkpoint without a copy, and those that were copied.
   std::uint64_t taken_in() const { return taken_in_; }

@@ -31,6 +31,8 @@ namespace millpond::plugin {
 
 class Runtime;
 class SaveJob;
+struct SaveOrder;
+struct ScratchFiles;
 
 // State that outlives a bind: the streamed bytes, and whose they are. Profile, plan and counters
 // all go by shard index.
@@ -183,8 +185,9 @@ class Store {
   void write_models(millpond_stream stream);
   void save_alone(const std::string& path, const std::string& save_id);
   void save_part(const std::string& path, const std::string& save_id);
-  void start_save(const std::string& path, const std::string& save_id,
-                  std::optional<std::uint64_t> sequence);
+  // `order`: whether the save is complete by itself, and what it removes; the rest is filled in.
+  void start_save(const std::string& path, const std::string& save_id, SaveOrder order);
+  ScratchFiles files_to_go_on_in(StreamedState& state, SaveOrder& order);
   void save_failed(const Error& error);
   void collect_save();
 

@@ -3,7 +3,8 @@
 #
 # TORCH_VERSIONS="2.7.1 2.6.0": these instead. TORCH_ENVS=DIR: environments are kept there and used again.
 # WHEEL=FILE: this wheel, instead of one that is built here.
-# FSDP2 on the CPU begins with torch 2.7: its tests say so where they are left out.
+# FSDP2 on the CPU begins with torch 2.7: its tests say so where they are left out. accelerate and Lightning are installed
+# beside torch: their own checkpoints are tried too.
 set -euo pipefail
 versions=${TORCH_VERSIONS:-2.11.0 2.7.1 2.6.0}
 envs=${TORCH_ENVS:-$SCRATCH}
@@ -25,7 +26,7 @@ for version in $versions; do
   env=$envs/torch-$version
   if [ ! -x "$env/bin/python" ]; then
     python3 -m venv "$env"
-    "$env/bin/python" -m pip install -q --no-cache-dir "torch==$version" numpy pytest
+    "$env/bin/python" -m pip install -q --no-cache-dir "torch==$version" numpy pytest accelerate pytorch-lightning
   fi
   "$env/bin/python" -m pip install -q --force-reinstall --no-cache-dir "$wheel"
   (cd "$SCRATCH" && "$env/bin/python" -c "
@@ -33,7 +34,8 @@ import millpond, sys, torch
 assert millpond.__file__.startswith(sys.prefix), millpond.__file__
 assert torch.__version__.startswith('$version'), torch.__version__
 print('python', sys.version.split()[0], 'torch', torch.__version__, 'plugin', millpond.find_plugin())")
-  MILLPOND_CAMPAIGN=1 MILLPOND_WHEEL=$wheel "$env/bin/python" -m pytest -q -rs -p no:cacheprovider tests/torch || failed=1
+  MILLPOND_CAMPAIGN=1 MILLPOND_WHEEL=$wheel "$env/bin/python" -m pytest -q -rs -p no:cacheprovider \
+    tests/torch tests/torch/campaign_trainers.py || failed=1
   [ "$(sha256sum "$wheel")" = "$digest" ] || { echo "the wheel has changed"; failed=1; }
   [ "$envs" != "$SCRATCH" ] || rm -rf "$env"
 done

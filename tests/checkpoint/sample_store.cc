@@ -113,7 +113,7 @@ StoreRecord write_store(FileSystem& fs, const std::string& save_id, const Sample
 
 void save(FileSystem& fs, const std::string& save_id, const SampleStore& store, bool* committed) {
   const Saves saves = list_saves(fs);
-  reclaim_leftovers(fs);
+  remove_leftovers(fs, saves.uncommitted);
   fs.make_directories(save_id);
   Commit commit;
   commit.save_id = save_id;

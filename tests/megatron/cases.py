@@ -26,6 +26,7 @@ CASES = {
         Case("gpt_gated", model="gpt", gated=True),
         Case("gpt_gated_tp2", model="gpt", gated=True, tp=2),
         Case("gpt_experts", model="gpt", ep=2, experts=4),
+        Case("gpt_experts_whole", model="gpt", experts=4),
         Case("gpt_tp2_experts", model="gpt", tp=2, ep=2, etp=1, experts=4),
     )
 }

@@ -55,6 +55,56 @@ NAMES = tuple(
 )  # fmt: skip
 
 
+# Of DistributedOptimizer, what touches mains or moments and is bound to the store on the instance.
+BOUND = ("_copy_model_grads_to_main_grads", "_copy_main_params_to_model_params",
+         "_copy_model_params_to_main_params", "state_dict", "load_state_dict",
+         "sharded_state_dict")  # fmt: skip
+# What names mains or moments and reads none of their values, and why.
+HARMLESS = {
+    "__init__": "before the store takes over, with handles",
+    "_build_model_and_main_param_groups": "wrapped: makes the handles",
+    "zero_grad": "drops gradients",
+    "_get_state": "the inner optimizer's state, where the store's counter is alone",
+    "_set_state": "likewise",
+    "_extract_common_per_param_step": "of a state dict that is passed",
+    "_restore_common_per_param_step": "likewise",
+    "_expand_quantized_param_shard_for_cast": "of quantised parameters, which are refused",
+}
+_MAINS = {"shard_fp32_from_float16_groups", "fp32_from_float16_groups", "shard_main_param",
+          "main_param", "state"}  # fmt: skip
+
+
+def methods_on_mains(core: Path) -> set[str]:
+    """Methods of DistributedOptimizer and the classes above it that name mains or moments."""
+    found = set()
+    for module, kinds in {
+        "distrib_optimizer": ["DistributedOptimizer"],
+        "optimizer": ["MixedPrecisionOptimizer", "MegatronOptimizer"],
+    }.items():
+        tree = ast.parse((core / "megatron" / "core" / "optimizer" / f"{module}.py").read_text())
+        for kind in tree.body:
+            if isinstance(kind, ast.ClassDef) and kind.name in kinds:
+                found |= {
+                    method.name
+                    for method in kind.body
+                    if isinstance(method, ast.FunctionDef) and _words(method) & _MAINS
+                }
+    return found
+
+
+def _words(tree: ast.AST) -> set[str]:
+    """Attributes, names and short texts, which getattr and the like may take."""
+    words = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            words.add(node.attr)
+        elif isinstance(node, ast.Name):
+            words.add(node.id)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            words.add(node.value)
+    return words
+
+
 def names_in(core: Path) -> dict[str, bool]:
     """Whether megatron/core at `core` has each of NAMES."""
     trees: dict[str, ast.Module] = {}

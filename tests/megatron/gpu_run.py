@@ -8,7 +8,8 @@
 Each run is a process of its own, so that memory is measured from nothing. Needs megatron-core,
 host_adapters/python and protobuf on PYTHONPATH, and MILLPOND_PLUGIN. Transformer Engine or apex is
 used where it is installed, else torch's AdamW; --inner names another. --memory-saver keeps model
-and gradients in a region of torch_memory_saver, whose library LD_PRELOAD must name.
+and gradients in a region of torch_memory_saver, whose library LD_PRELOAD must name. What a pause
+frees is measured for the whole device: nothing else may use it meanwhile.
 """
 
 from __future__ import annotations
@@ -119,6 +120,9 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
     saver = None
     if args.memory_saver:
         saver = importlib.import_module("torch_memory_saver").torch_memory_saver
+        # Megatron core chooses "torch" when it is imported, whose pools end the process with 1 when
+        # the interpreter frees them, outside any region.
+        saver.hook_mode = "preload"
     config = TransformerConfig(
         num_layers=args.layers, hidden_size=args.width, num_attention_heads=args.width // 128,
         params_dtype=torch.bfloat16, bf16=True, pipeline_dtype=torch.bfloat16,
@@ -161,6 +165,7 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
     figures["inner"] = f"{inner.__module__}.{inner.__name__}"
     if session is not None:
         figures["arithmetic"] = session.members()[0].arithmetic
+        figures["construction"]["store_device_gib"] = session.runtime.figures().device_bytes / GIB
     source = torch.Generator().manual_seed(5)
     positions = torch.arange(args.sequence, device="cuda").expand(1, -1)
     mask = torch.ones(1, 1, args.sequence, args.sequence, dtype=torch.bool, device="cuda").triu(1)
@@ -189,6 +194,8 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
         })  # fmt: skip
         if session is not None and step == args.pause_after:
             figures["pause"] = pause(session, saver)
+    if session is not None:
+        figures["store_device_gib"] = session.runtime.figures().device_bytes / GIB
     return figures
 
 
@@ -201,19 +208,24 @@ def compare(first: Path, second: Path) -> int:
     """0 where every step has the same bits; prints memory and time."""
     resident, streamed = json.loads(first.read_text()), json.loads(second.read_text())
     same = True
+    if len(resident["steps"]) != len(streamed["steps"]):
+        sys.exit("the runs have other numbers of steps: give both the same --steps")
     for number, (a, b) in enumerate(zip(resident["steps"], streamed["steps"], strict=True), 1):
         equal = all(a[key] == b[key] for key in ("loss", "norm", "params"))
         same &= equal
         print(f"step {number}: {'the same bits' if equal else 'OTHER BITS'}; seconds "
               f"{a['seconds']:.3f} resident, {b['seconds']:.3f} streamed")  # fmt: skip
     n = resident["parameters"]
-    saved = resident["steps"][-1]["peak_gib"] - streamed["steps"][-1]["peak_gib"]
+    own = streamed["store_device_gib"]  # not torch's, so in none of its peaks
+    saved = resident["steps"][-1]["peak_gib"] - streamed["steps"][-1]["peak_gib"] - own
     print(f"{n / 1e9:.2f} B parameters; inner optimizers {resident['inner']}, {streamed['inner']}; "
           f"arithmetic {streamed['arithmetic']}")  # fmt: skip
     for run in (resident, streamed):
         print(f"{run['mode']}: construction {run['construction']['peak_gib_over_model']:.2f} GiB "
               f"in {run['construction']['seconds']:.1f} s, step peak "
               f"{run['steps'][-1]['peak_gib']:.2f} GiB")  # fmt: skip
+    built = streamed["construction"]["store_device_gib"]
+    print(f"the store's own device memory: construction {built:.3f} GiB, steps {own:.3f} GiB")
     print(f"saved {saved:.2f} GiB; 12 bytes a parameter are {12 * n / GIB:.2f} GiB, less 0.50 GiB "
           f"staging {12 * n / GIB - 0.5:.2f} GiB")  # fmt: skip
     for name, value in streamed.get("pause", {}).items():
@@ -229,8 +241,6 @@ def main() -> int:
         sys.exit("streamed needs --scratch")
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
     Path(args.files[0]).write_text(json.dumps(train(args), indent=1))
-    if args.memory_saver:
-        os._exit(0)  # the saver ends a process that frees its region's memory
     return 0
 
 

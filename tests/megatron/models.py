@@ -176,7 +176,8 @@ def data(case: Case, step: int, micro: int) -> Any:
 
 def make_up_gradients(chunk: Any, step: int) -> None:
     """Another one for each parameter and step, in the place where a backward pass leaves them."""
-    for number, parameter in enumerate(chunk.parameters()):
+    trained = [parameter for parameter in chunk.parameters() if parameter.requires_grad]
+    for number, parameter in enumerate(trained):
         source = torch.Generator().manual_seed(1000 * step + number)
         parameter.main_grad.copy_(torch.randn(parameter.shape, generator=source))
 

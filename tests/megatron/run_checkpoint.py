@@ -18,6 +18,7 @@ import job
 def main(where: str, *wanted: str) -> None:
     rank = job.start()
     os.environ["MILLPOND_SCRATCH"] = tempfile.mkdtemp()
+    import scenarios_guard
     import scenarios_import
     import scenarios_reshard
     import scenarios_save
@@ -25,7 +26,7 @@ def main(where: str, *wanted: str) -> None:
     import torch.distributed as dist
     from cases import CASES
 
-    modules = (scenarios_import, scenarios_reshard, scenarios_save, scenarios_step)
+    modules = (scenarios_guard, scenarios_import, scenarios_reshard, scenarios_save, scenarios_step)
     for one in wanted:
         name, scenario, *arguments = one.split(":")
         run = next(getattr(m, scenario) for m in modules if hasattr(m, scenario))

@@ -30,11 +30,11 @@ def compare(name: str, steps: int) -> None:
         with millpond.megatron.streamed(**options) as session:
             streamed = Run.start(case)
             check_case(case, streamed, session)
-            check_handles(session)
+            built = handles_of(session)
             for _ in range(steps):
                 resident.advance()
                 streamed.advance()
-                check_handles(session)
+                assert handles_of(session) == built, "a handle is another object"
             for key, wanted in resident.figures().items():
                 assert wanted == streamed.figures()[key], (
                     name,
@@ -71,10 +71,19 @@ def check_case(case: Any, run: Run, session: millpond.megatron.Session) -> None:
         assert len(session.members()) == 2, "experts have no optimizer of their own"
 
 
-def check_handles(session: millpond.megatron.Session) -> None:
+def handles_of(session: millpond.megatron.Session) -> list[int]:
+    """Identities of the mains: those that Megatron and the inner optimizer hold, without memory."""
+    found = []
     for member in session.members():
-        for handle in member.handles():
-            assert handle.untyped_storage().nbytes() == 0
+        mains = [m for group in member.optimizer.shard_fp32_from_float16_groups for m in group]
+        own = [shard for shard in member.shards if not shard.native_fp32]
+        inner = {id(p) for group in member.inner.param_groups for p in group["params"]}
+        for main, shard in zip(mains, own, strict=True):
+            assert main is shard.main and id(main) in inner, shard.key
+            assert main.untyped_storage().nbytes() == 0, shard.key
+            assert (main.dtype, main.shape) == (torch.float32, shard.model.shape), shard.key
+        found += [id(main) for main in mains]
+    return found
 
 
 def same_state(resident: Run, session: millpond.megatron.Session) -> int:

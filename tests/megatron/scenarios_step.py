@@ -142,13 +142,14 @@ def inner(kind: Any) -> Iterator[None]:
         (megatron_optimizer, "USING_PYTORCH_OPTIMIZER", False),
         (distrib_optimizer, "Adam", kind),
     )
-    before = [getattr(module, name) for module, name, _ in replaced]
-    for module, name, value in replaced:
+    known = [(module, name, value) for module, name, value in replaced if hasattr(module, name)]
+    before = [getattr(module, name) for module, name, _ in known]
+    for module, name, value in known:
         setattr(module, name, value)
     try:
         yield
     finally:
-        for (module, name, _), value in zip(replaced, before, strict=True):
+        for (module, name, _), value in zip(known, before, strict=True):
             setattr(module, name, value)
 
 

@@ -31,6 +31,7 @@ WANTED = [
     ("optimizer", "lion", "--optimizer"),
     ("optimizer", "muon", "--optimizer"),
     ("optimizer", "dist_muon", "--optimizer"),
+    ("optimizer", "soap", "--optimizer"),
     ("use_layer_wise_distributed_optimizer", True, "--use-layer-wise-distributed-optimizer"),
     ("use_distributed_optimizer", False, "--use-distributed-optimizer"),
     ("multi_lora", True, "--multi-lora"),

@@ -23,18 +23,28 @@ SCENARIOS = (
     "gpt:figures",
     "net_fused:counted_in_groups",
     "net:python_store",
+    "gpt_experts:in_order",
+    "gpt_experts:readers",
+    "net:others",
+    "net:hyperparameters",  # R02 R05
+    "net:passing_by",
+    "gpt_pp2:frozen",
     "gpt:written",
 )
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What two ranks have left behind, one of which was killed in a save."""
-    need(NEWEST)
-    path = tmp_path_factory.mktemp("checkpoints")
-    done = ranks.launch(NEWEST, ["run_checkpoint.py", str(path), "gpt:killed"])
+def killed_in_a_save(release: str, path: Path) -> None:
+    """Leaves in `path` what two ranks have left behind, one of which was killed in a save."""
+    need(release)
+    done = ranks.launch(release, ["run_checkpoint.py", str(path), "gpt:killed"])
     assert done[1].returncode == -signal.SIGKILL, done[1].stdout[-6000:]
     assert done[0].returncode != 0, done[0].stdout[-6000:]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("checkpoints")
+    killed_in_a_save(NEWEST, path)
     return path
 
 

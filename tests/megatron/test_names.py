@@ -8,6 +8,7 @@ from pathlib import Path
 import core_names
 import pytest
 import ranks
+from millpond.megatron.readers import PREFIXES, READERS
 from test_training import need
 
 RELEASES = ("0.10.0", "0.13.1", "0.15.3", "0.16.1", "0.19.2")
@@ -39,6 +40,18 @@ def difference(release: str, wanted: str) -> list[str]:
 def test_the_table_is_what_the_core_has(release: str) -> None:
     need(release)
     assert difference(release, release) == []
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_method_on_mains_is_bound_or_refused_or_reads_none(release: str) -> None:
+    """Reading a main ends the process: a method that a new release adds must be looked at."""
+    need(release)
+    core = ranks.core_path(release)
+    assert core is not None
+    found = core_names.methods_on_mains(core)
+    assert found >= {"get_parameter_state_dp_zero", "_copy_main_params_to_model_params"}
+    known = {*core_names.BOUND, *core_names.HARMLESS, *READERS}
+    assert {name for name in found if name not in known and not name.startswith(PREFIXES)} == set()
 
 
 def test_a_core_that_is_not_in_the_table_is_shown_beside_the_newest(

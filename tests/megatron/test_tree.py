@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,6 +177,17 @@ def test_weights_alone_begin_with_new_moments(job: Job, option: str) -> None:
     name = option.strip("-")
     job.run(name, *back_to(job, 5), option)
     got, wanted = job.figures(name), job.figures("resident")
+    assert got["params"][0] == wanted["params"][5], "not the loaded parameters"
+    assert got["params"][2] != wanted["params"][7], "the moments were loaded"
+
+
+def test_a_release_checkpoint_begins_with_new_moments(job: Job) -> None:
+    """Which is what Megatron calls weights without iterations."""
+    target = job.base / "released"
+    shutil.copytree(job.checkpoints / "iter_0000005", target / "release")
+    (target / "latest_checkpointed_iteration.txt").write_text("release")
+    job.run("release", "--load", str(target))
+    got, wanted = job.figures("release"), job.figures("resident")
     assert got["params"][0] == wanted["params"][5], "not the loaded parameters"
     assert got["params"][2] != wanted["params"][7], "the moments were loaded"
 

@@ -4,6 +4,7 @@
 
 #include <sys/mount.h>
 
+#include <fstream>
 #include <string>
 
 #include "tests/store/training.h"
@@ -21,6 +22,15 @@ class SmallFilesystem {
   SmallFilesystem& operator=(const SmallFilesystem&) = delete;
   bool mounted() const { return mounted_; }
   std::string path() const { return directory_.path(); }
+  // Until nothing is free; the file that does it.
+  std::string fill() const {
+    const std::string name = path() + "/filler";
+    std::ofstream file(name, std::ios::binary);
+    const std::string block(4096, 'x');
+    while (file.write(block.data(), static_cast<std::streamsize>(block.size())).flush()) {
+    }
+    return name;
+  }
 
  private:
   TemporaryDirectory directory_;

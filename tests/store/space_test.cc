@@ -45,10 +45,7 @@ TEST(Space, B14_a_disk_that_is_filled_later_hurts_no_step) {
   Status status;
   ASSERT_EQ(training.bind(&status), MILLPOND_OK) << status.text();
   training.train(1);
-  std::ofstream filler(small.path() + "/filler", std::ios::binary);
-  const std::vector<char> block(65536, 'x');
-  while (filler.write(block.data(), static_cast<std::streamsize>(block.size())).flush()) {
-  }
+  small.fill();
   training.train(2, 5);
   EXPECT_EQ(training.models_differ() + training.state_differs(), "");
   // A rebind that needs new files is refused and parks; the old layout still serves.

@@ -23,17 +23,18 @@ from twins import differing
 
 
 def two(dtype: torch.dtype) -> Any:
-    """Parameters of 17 x 8 over the ranks."""
+    """Parameters of 17 x 8 and of 1 x 17: of the second the last of several ranks has nothing."""
     torch.manual_seed(1)
-    return shard(torch.nn.Sequential(torch.nn.Linear(8, 17, bias=False)).to(dtype))
+    layers = torch.nn.Linear(8, 17, bias=False), torch.nn.Linear(17, 1, bias=False)
+    return shard(torch.nn.Sequential(*layers).to(dtype))
 
 
-def wanted_moments() -> dict[str, torch.Tensor]:
+def wanted_moments(shape: tuple[int, ...]) -> dict[str, torch.Tensor]:
     """fp32 with random low bits, another constant in each row."""
     generator = torch.Generator().manual_seed(4)
-    rows = torch.arange(1.0, 18.0)[:, None]
+    rows = torch.arange(1.0, 1.0 + shape[0])[:, None]
     return {
-        name: (rows + torch.rand(17, 8, generator=generator) * 1e-3) * scale
+        name: (rows + torch.rand(shape, generator=generator) * 1e-3) * scale
         for name, scale in (("exp_avg", 1.0), ("exp_avg_sq", 0.01))
     }
 
@@ -42,82 +43,70 @@ def plain_state(kind: str, parameter: Any) -> dict[str, Any]:
     from torch.distributed.tensor import distribute_tensor
 
     state: dict[str, Any] = {"step": torch.tensor(5.0)}
-    for name, value in wanted_moments().items():
+    for name, value in wanted_moments(tuple(parameter.shape)).items():
         sharded = distribute_tensor(value, parameter.device_mesh, parameter.placements)
         state[name] = {"dtensor": sharded, "full": value, "local": sharded.to_local()}[kind]
     return state
 
 
+FORMS = ("dtensor", "local", "full_local", "set", "flattened", "full", "broadcast", "dcp")
+
+
 def forms(folder: Path) -> None:
     """A plain AdamW's moments in every form in which they can come: equal bits and counters."""
     for dtype in (torch.float32, torch.bfloat16):
-        for form in (
-            "dtensor",
-            "local",
-            "full_local",
-            "set",
-            "flattened",
-            "full",
-            "broadcast",
-            "dcp",
-        ):
+        for form in FORMS:
             model = two(dtype)
-            (parameter,) = model.parameters()
-            optimizer = millpond.torch.AdamW([parameter], lr=1e-2, scratch=scratch_of(folder))
-            groups = torch.optim.AdamW([parameter], lr=1e-3).state_dict()["param_groups"]
-            named = [dict(groups[0], params=["0.weight"])]
-            if form in ("dtensor", "local", "full_local"):
-                kind = form.removesuffix("_local") if form == "full_local" else form
-                optimizer.load_state_dict(
-                    {"state": {0: plain_state(kind, parameter)}, "param_groups": groups}
-                )
-            elif form == "set":
-                state = {
-                    "state": {"0.weight": plain_state("dtensor", parameter)},
-                    "param_groups": named,
-                }
-                set_optimizer_state_dict(model, optimizer, state)
-            elif form == "flattened":
-                flat = {
-                    f"state.0.weight.{k}": v for k, v in plain_state("dtensor", parameter).items()
-                } | {f"param_groups.0.weight.{k}": v for k, v in named[0].items() if k != "params"}
-                set_optimizer_state_dict(
-                    model, optimizer, flat,
-                    options=StateDictOptions(flatten_optimizer_state_dict=True),
-                )  # fmt: skip
-            elif form in ("full", "broadcast"):
-                state = {
-                    "state": {"0.weight": plain_state("full", parameter)},
-                    "param_groups": named,
-                }
-                everywhere = form == "full" or dist.get_rank() == 0
-                set_optimizer_state_dict(
-                    model, optimizer, state if everywhere else {},
-                    options=StateDictOptions(
-                        full_state_dict=True, broadcast_from_rank0=form == "broadcast"
-                    ),
-                )  # fmt: skip
-            else:
-                path = folder / f"plain_{dtype}"
-                state = {
-                    "state": {"0.weight": plain_state("dtensor", parameter)},
-                    "param_groups": named,
-                }
-                dcp.save({"optimizer": state}, checkpoint_id=path)
-                millpond.torch.import_dcp(path, model, optimizer)
-            check_moments(optimizer, parameter, (form, dtype))
+            optimizer = millpond.torch.AdamW(
+                model.parameters(), lr=1e-2, scratch=scratch_of(folder)
+            )
+            give(form, model, optimizer, folder / f"plain_{dtype}")
+            for i, parameter in enumerate(model.parameters()):
+                check_moments(optimizer, i, parameter, (form, dtype))
             optimizer.close()
 
 
-def check_moments(optimizer: Any, parameter: Any, where: Any) -> None:
+def give(form: str, model: Any, optimizer: Any, path: Path) -> None:
+    groups = torch.optim.AdamW(model.parameters(), lr=1e-3).state_dict()["param_groups"]
+    named = [dict(groups[0], params=[name for name, _ in model.named_parameters()])]
+
+    def states(kind: str) -> dict[str, Any]:
+        return {name: plain_state(kind, p) for name, p in model.named_parameters()}
+
+    if form in ("dtensor", "local", "full_local"):
+        numbered = dict(enumerate(states(form.removesuffix("_local")).values()))
+        optimizer.load_state_dict({"state": numbered, "param_groups": groups})
+    elif form == "set":
+        state = {"state": states("dtensor"), "param_groups": named}
+        set_optimizer_state_dict(model, optimizer, state)
+    elif form == "flattened":
+        flat: dict[str, Any] = {}
+        for name, state in states("dtensor").items():
+            flat |= {f"state.{name}.{k}": v for k, v in state.items()}
+            flat |= {f"param_groups.{name}.{k}": v for k, v in named[0].items() if k != "params"}
+        options = StateDictOptions(flatten_optimizer_state_dict=True)
+        set_optimizer_state_dict(model, optimizer, flat, options=options)
+    elif form in ("full", "broadcast"):
+        state = {"state": states("full"), "param_groups": named}
+        everywhere = form == "full" or dist.get_rank() == 0
+        options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=form == "broadcast")
+        set_optimizer_state_dict(model, optimizer, state if everywhere else {}, options=options)
+    else:
+        state = {"state": states("dtensor"), "param_groups": named}
+        dcp.save({"optimizer": state}, checkpoint_id=path)
+        millpond.torch.import_dcp(path, model, optimizer)
+
+
+def check_moments(optimizer: Any, i: int, parameter: Any, where: Any) -> None:
     store, bound = optimizer._streamed.store, optimizer.binding
-    first = bound.placements[0].box_offset[0]
-    for segment, value in enumerate(wanted_moments().values(), 1):
+    first = bound.placements[i].box_offset[0]
+    for segment, value in enumerate(wanted_moments(tuple(parameter.shape)).values(), 1):
         mine = value[first : first + parameter.to_local().shape[0]].reshape(-1)
         got = torch.empty(mine.numel())
-        store.read(0, segment, 0, mine.numel(), got.data_ptr())
-        assert differing(got, mine) == 0, (where, segment)
-    assert store.counter(0) == 5 == int(optimizer.state[parameter]["step"]), where
+        if mine.numel():
+            store.read(i, segment, 0, mine.numel(), got.data_ptr())
+        assert differing(got, mine) == 0, (where, i, segment)
+    assert store.counter(i) == 5 == int(optimizer.state[parameter]["step"]), (where, i)
 
 
 def setup(folder: Path, dtype: torch.dtype, seed: int) -> tuple[Any, Any]:

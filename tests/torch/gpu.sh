@@ -22,8 +22,7 @@ esac
 export PYTHONPATH=$package${2:+:$(realpath "$2")} PYTHONDONTWRITEBYTECODE=1
 failed=0
 run() { "$python" -m pytest -q -rs -s -p no:cacheprovider "$@" || failed=1; }
-run test_cuda.py
-[ "$("$python" -c 'import torch; print(torch.cuda.device_count())')" -lt 2 ] || run test_nccl.py
+run test_cuda.py test_nccl.py
 # Two models are compared bit by bit: torch's own kernels must repeat themselves.
 MILLPOND_TEST_DEVICE=cuda CUBLAS_WORKSPACE_CONFIG=:4096:8 run test_loop.py test_state_dicts.py
 exit "$failed"

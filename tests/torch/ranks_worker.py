@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from loop_worker import loop
 from processes import main
+from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
 from twins import DEVICE, compare_segments, differing
 
 
@@ -76,9 +77,36 @@ def ddp(folder: Path, shard_state: str, fused: str, steps: str) -> None:
             for name in ("exp_avg", "exp_avg_sq"):
                 assert differing(plain[i][name], state[name].cpu()) == 0
         export_is_refused(folder, mine, ours)
+        come_to_runs(folder, theirs, resident, ours, flags)
     else:
         for i, p in enumerate(theirs.parameters()):
             compare_segments(ours, i, p, resident)
+
+
+def come_to_runs(
+    folder: Path, theirs: torch.nn.Module, resident: Any, ours: Any, flags: dict[str, Any]
+) -> None:
+    """A plain AdamW's state dict, and what `save` wrote, into new optimizers with shard_state: each
+    rank takes its runs, and they go on with the same bits."""
+    ours.save(folder / "saved")
+    pairs = []
+    for plain in (True, False):
+        model = torch.nn.parallel.DistributedDataParallel(build(5, torch.float32))
+        model.load_state_dict(theirs.state_dict())
+        again = millpond.torch.AdamW(
+            model.parameters(), scratch=scratch_of(folder), shard_state=True, **flags
+        )
+        if plain:
+            again.load_state_dict(copy.deepcopy(resident.state_dict()))
+        else:
+            again.load(folder / "saved")
+        pairs.append((model, again))
+    train_both(3, (theirs, resident), *pairs)
+    for model, again in pairs:
+        assert int(again.state[next(model.parameters())]["step"]) > 3
+        for a, b in zip(theirs.parameters(), model.parameters(), strict=True):
+            assert differing(a, b) == 0
+        again.close()
 
 
 def export_is_refused(folder: Path, model: torch.nn.Module, optimizer: Any) -> None:
@@ -91,25 +119,6 @@ def export_is_refused(folder: Path, model: torch.nn.Module, optimizer: Any) -> N
     else:
         raise AssertionError("runs of parameters were exported as whole ones")
     assert not place.exists()
-
-
-def ddp_bf16(folder: Path) -> None:
-    """bf16 parameters with shard_state against fp32 mains kept in memory."""
-    mine = torch.nn.parallel.DistributedDataParallel(build(4, torch.bfloat16))
-    mains = [torch.nn.Parameter(p.detach().float()) for p in mine.parameters()]
-    resident = torch.optim.AdamW(mains, lr=1e-2)
-    ours = millpond.torch.AdamW(
-        mine.parameters(), lr=1e-2, scratch=scratch_of(folder), shard_state=True
-    )
-    for step in range(20):
-        ours.zero_grad()
-        grads_by_step(mine, step, torch.bfloat16)
-        for p, main_of in zip(mine.parameters(), mains, strict=True):
-            main_of.grad = p.grad.float()
-        ours.step()
-        resident.step()
-        for p, main_of in zip(mine.parameters(), mains, strict=True):
-            assert differing(p, main_of.detach().bfloat16()) == 0
 
 
 def shard(model: torch.nn.Module) -> torch.nn.Module:
@@ -135,23 +144,57 @@ def fsdp_fp32(folder: Path, fused: str, steps: str) -> None:
         compare_segments(ours, i, local, type("Of", (), {"state": {local: state}}))
 
 
-def fsdp_bf16(folder: Path, steps: str) -> None:
-    """Three segments: bf16 shards against fp32 mains of the same shards."""
-    mine = shard(build(6, torch.bfloat16))
-    ours = millpond.torch.AdamW(mine.parameters(), lr=1e-2, scratch=scratch_of(folder))
-    mains = [torch.nn.Parameter(p.detach().to_local().float()) for p in mine.parameters()]
+def sixteen(folder: Path, wrapper: str, name: str, steps: str) -> None:
+    """16-bit parameters against fp32 mains kept in memory: FSDP2's shards with all three segments,
+    DDP with shard_state. Then other weights are loaded behind the mains: a step at lr 0 leaves
+    them, and later ones start from them (B30)."""
+    dtype, fsdp = getattr(torch, name), wrapper == "fsdp"
+    model = wrapped(fsdp, 6, dtype)
+    ours = millpond.torch.AdamW(
+        model.parameters(), lr=1e-2, scratch=scratch_of(folder), shard_state=not fsdp
+    )
+    mains = [torch.nn.Parameter(local_of(p).float()) for p in model.parameters()]
     resident = torch.optim.AdamW(mains, lr=1e-2)
-    for step in range(int(steps)):
-        ours.zero_grad()
-        grads_by_step(mine, step, torch.bfloat16)
-        for p, main_of in zip(mine.parameters(), mains, strict=True):
-            main_of.grad = p.grad.to_local().float()
-        ours.step()
-        resident.step()
-        for p, main_of in zip(mine.parameters(), mains, strict=True):
-            assert differing(p.to_local(), main_of.detach().bfloat16()) == 0
-    for i, main_of in enumerate(mains):
-        compare_segments(ours, i, main_of, resident)
+
+    def train(numbers: range) -> None:
+        for step in numbers:
+            ours.zero_grad()
+            grads_by_step(model, step, dtype)
+            for p, main_of in zip(model.parameters(), mains, strict=True):
+                main_of.grad = local_of(p.grad).float()
+            ours.step()
+            resident.step()
+            for p, main_of in zip(model.parameters(), mains, strict=True):
+                assert differing(local_of(p), main_of.to(dtype)) == 0, step
+
+    last = int(steps)
+    train(range(last))
+    if fsdp:
+        for i, main_of in enumerate(mains):
+            compare_segments(ours, i, main_of, resident)
+    set_model_state_dict(model, get_model_state_dict(wrapped(fsdp, 10, dtype)))
+    loaded = [local_of(p).clone() for p in model.parameters()]
+    with torch.no_grad():
+        for weight, main_of in zip(loaded, mains, strict=True):
+            same = main_of.to(dtype) == weight
+            main_of.copy_(torch.where(same, main_of, weight.float()))
+    for optimizer in (ours, resident):
+        optimizer.param_groups[0]["lr"] = 0.0
+    train(range(last, last + 1))
+    for p, weight in zip(model.parameters(), loaded, strict=True):
+        assert differing(local_of(p), weight) == 0
+    for optimizer in (ours, resident):
+        optimizer.param_groups[0]["lr"] = 1e-2
+    train(range(last + 1, last + 3))
+
+
+def wrapped(fsdp: bool, seed: int, dtype: torch.dtype) -> torch.nn.Module:
+    model = build(seed, dtype)
+    return shard(model) if fsdp else torch.nn.parallel.DistributedDataParallel(model)
+
+
+def local_of(tensor: Any) -> torch.Tensor:
+    return getattr(tensor, "_local_tensor", tensor).detach()
 
 
 def built_before_fully_shard(folder: Path) -> None:
@@ -165,6 +208,26 @@ def built_before_fully_shard(folder: Path) -> None:
         assert "after fully_shard" in str(error)
     else:
         raise AssertionError("updates of dead parameters passed")
+
+
+def made_on_meta(folder: Path) -> None:
+    """Parameters without memory are refused by bind; once FSDP2's have some, the same optimizer
+    trains."""
+    theirs = shard(build(11, torch.float32))
+    resident = torch.optim.AdamW(theirs.parameters(), lr=1e-2)
+    mine = shard(build(11, torch.float32).to("meta"))
+    ours = millpond.torch.AdamW(mine.parameters(), lr=1e-2, scratch=scratch_of(folder))
+    try:
+        ours.bind()
+    except millpond.MillpondError as error:
+        assert "meta tensor" in str(error) and "to_empty" in str(error), str(error)
+    else:
+        raise AssertionError("parameters without memory were bound")
+    mine.to_empty(device=DEVICE)
+    set_model_state_dict(mine, get_model_state_dict(theirs))
+    train_both(3, (theirs, resident), (mine, ours))
+    for a, b in zip(theirs.parameters(), mine.parameters(), strict=True):
+        assert differing(a.to_local(), b.to_local()) == 0
 
 
 def swapped_by_accelerate(folder: Path) -> None:
@@ -270,7 +333,7 @@ if __name__ == "__main__":
         {
             f.__name__: f
             for f in (
-                ddp, ddp_bf16, fsdp_fp32, fsdp_bf16, built_before_fully_shard,
+                ddp, sixteen, fsdp_fp32, built_before_fully_shard, made_on_meta,
                 a_failure_on_one_rank, save_and_load, loop, swapped_by_accelerate, two_meshes,
             )
         }

@@ -36,6 +36,22 @@ def test_same_bits(scratch, path: str, dtype: torch.dtype) -> None:
     twin.compare_state()
 
 
+@pytest.mark.parametrize("exact", ["require", "prefer"])
+def test_where_no_variant_has_the_bits(scratch, monkeypatch, caplog, exact: str) -> None:
+    """On CUDA torch cannot do the pieces: an error, or a warning and another rounding."""
+    monkeypatch.setattr("millpond.torch.streamed.prove", lambda *_: None)
+    parameter = torch.nn.Parameter(torch.zeros(100, device="cuda"))
+    parameter.grad = torch.ones_like(parameter)
+    optimizer = millpond.torch.AdamW([parameter], scratch=str(scratch), exact=exact)
+    if exact == "require":
+        with pytest.raises(millpond.MillpondError, match="no variant of the plugin gives the bits"):
+            optimizer.step()
+        assert not parameter.any()
+    else:
+        optimizer.step()
+        assert parameter.all() and "NOT the same bits" in caplog.text
+
+
 def test_grad_scaler(scratch) -> None:
     twin = Twin(
         scratch, shapes=[(4099,)], dtypes=[torch.float32], groups=({},), device="cuda", fused=True

@@ -22,6 +22,28 @@ def test_flags(scratch, flag: str) -> None:
         AdamW([{"params": [p], flag: True}], scratch=str(scratch))
 
 
+@pytest.mark.parametrize("flag", ["amsgrad", "capturable", "differentiable"])
+def test_flags_that_come_later(scratch, flag: str) -> None:
+    """Groups are live: a refused flag that somebody sets between steps stops the next one."""
+    p = torch.nn.Parameter(torch.zeros(3))
+    optimizer = AdamW([p], scratch=str(scratch), exact="off")
+    p.grad = torch.ones(3)
+    optimizer.step()
+    before = p.detach().clone()
+    optimizer.param_groups[0][flag] = True
+    with pytest.raises(millpond.MillpondError, match=f"group 0 has {flag}"):
+        optimizer.step()
+    assert torch.equal(p, before) and int(optimizer.state[p]["step"]) == 1
+    optimizer.param_groups[0][flag] = False
+    optimizer.step()
+    assert int(optimizer.state[p]["step"]) == 2
+
+
+def test_exact_is_one_of_three(scratch) -> None:
+    with pytest.raises(millpond.MillpondError, match="none of require, prefer, off"):
+        AdamW([torch.nn.Parameter(torch.zeros(3))], scratch=str(scratch), exact="maybe")
+
+
 def test_values_are_judged_by_torch(scratch) -> None:
     p = torch.nn.Parameter(torch.zeros(3))
     with pytest.raises(ValueError, match="Invalid learning rate"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ import millpond
 import millpond.torch
 import pytest
 import torch
+from millpond.interrupts import INTERRUPTS
+from millpond.torch.hostadam import HostAdam
 from processes import run_limited
 from twins import differing
 
@@ -34,6 +37,74 @@ def test_an_exception_ends_the_process_cleanly(scratch) -> None:
     done = run("raises", scratch)
     assert done.returncode == 1 and "LookupError: the batch is gone" in done.stdout, done.stdout
     assert list(scratch.iterdir()) == []
+
+
+@pytest.fixture
+def python_takes_interrupts() -> Iterator[None]:
+    """A shell's background job begins with SIGINT ignored."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
+
+
+def test_an_interrupt_inside_a_callback(scratch, monkeypatch, python_takes_interrupts) -> None:
+    """torch itself does the pieces. A KeyboardInterrupt raised there, where C calls Python, would
+    be lost, and the piece with it."""
+    update, pieces = HostAdam.update, []
+
+    def interrupted(self: HostAdam, piece: object) -> None:
+        pieces.append(piece)
+        if len(pieces) == 5:
+            signal.raise_signal(signal.SIGINT)
+        update(self, piece)
+
+    monkeypatch.setattr("millpond.torch.streamed.prove", lambda *_: None)
+    monkeypatch.setattr(HostAdam, "update", interrupted)
+    mine, theirs = (torch.nn.Parameter(torch.ones(20_000)) for _ in "12")
+    tiles = {"tile_elements": 4096, "block_elements": 4096}
+    optimizer = millpond.torch.AdamW([mine], scratch=str(scratch), options=tiles)
+    resident = torch.optim.AdamW([theirs])
+    mine.grad = torch.randn(20_000)
+    theirs.grad = mine.grad.clone()
+    for step in range(2):
+        resident.step()
+        if step == 0:
+            with pytest.raises(KeyboardInterrupt):
+                optimizer.step()
+        else:
+            optimizer.step()
+        assert len(pieces) >= 5 * (step + 1) and differing(mine, theirs) == 0
+        assert int(optimizer.state[mine]["step"]) == step + 1
+
+
+@pytest.mark.parametrize("call", [1, 2])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_interrupt_while_handlers_change(
+    monkeypatch, python_takes_interrupts, call: int, when: str
+) -> None:
+    """One that arrives inside the first or the second signal.signal, before or after it works: it
+    is raised, and later ones are held back as ever."""
+    change, calls = signal.signal, []
+
+    def interrupted(number: int, handler: object) -> object:
+        calls.append(handler)
+        if (call, when) == (len(calls), "before"):
+            signal.raise_signal(signal.SIGINT)
+        former = change(number, handler)  # type: ignore[arg-type]
+        if (call, when) == (len(calls), "after"):
+            signal.raise_signal(signal.SIGINT)
+        return former
+
+    with monkeypatch.context() as patched:
+        patched.setattr(signal, "signal", interrupted)
+        with pytest.raises(KeyboardInterrupt), INTERRUPTS.held(1):
+            pass
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    seen = []
+    with pytest.raises(KeyboardInterrupt), INTERRUPTS.held(1):
+        signal.raise_signal(signal.SIGINT)
+        seen.append(INTERRUPTS.cancelled())
+    assert seen == [True]
 
 
 def mounted(place: Path, *commands: list[str]) -> Iterator[Path]:

@@ -13,7 +13,8 @@ needs_fsdp2 = pytest.mark.skipif(not FSDP2, reason="FSDP2 on CPU needs torch 2.7
 def test_ddp(tmp_path) -> None:
     run_ranks(
         "ranks_worker.py", 2, tmp_path,
-        "ddp,0,0,100", "ddp,1,0,100", "ddp,1,1,100", "ddp_bf16", "a_failure_on_one_rank",
+        "ddp,0,0,100", "ddp,1,0,100", "ddp,1,1,100", "sixteen,ddp,bfloat16,100",
+        "sixteen,ddp,float16,20", "a_failure_on_one_rank",
     )  # fmt: skip
 
 
@@ -31,8 +32,9 @@ def test_what_stands_around_ddp(tmp_path) -> None:
 def test_fsdp2(tmp_path) -> None:
     run_ranks(
         "ranks_worker.py", 2, tmp_path,
-        "fsdp_fp32,0,100", "fsdp_fp32,1,100", "fsdp_bf16,100", "built_before_fully_shard",
-        "save_and_load", "swapped_by_accelerate", "two_meshes",
+        "fsdp_fp32,0,100", "fsdp_fp32,1,100", "sixteen,fsdp,bfloat16,100",
+        "sixteen,fsdp,float16,20", "built_before_fully_shard", "save_and_load",
+        "swapped_by_accelerate", "two_meshes", "made_on_meta",
     )  # fmt: skip
 
 

@@ -110,6 +110,33 @@ def test_resuming_without_the_bytes_is_an_error(scratch, tmp_path) -> None:
         other.optimizer.load(tmp_path / "nothing")
 
 
+def test_without_the_bytes_nothing_is_exported(scratch, tmp_path) -> None:
+    """Never zeros in the place of moments that are not here."""
+    twin = trained(scratch)
+    state = through_a_file(twin.optimizer.state_dict())
+    other = Twin(scratch, shapes=SHAPES, groups=({}, {}), seed=4)
+    other.optimizer.load_state_dict(state)
+    with pytest.raises(millpond.StateError, match="plain_state_dict: .* holds no moments"):
+        other.optimizer.plain_state_dict()
+    model = torch.nn.ParameterList(other.mine)
+    with pytest.raises(millpond.StateError, match="export_dcp: .* holds no moments"):
+        millpond.torch.export_dcp(tmp_path / "never", model, other.optimizer)
+    assert not (tmp_path / "never").exists()
+
+
+def test_handles_are_there_from_the_beginning(scratch) -> None:
+    """A counter and two empty tensors for every parameter that requires a gradient."""
+    frozen = torch.nn.Parameter(torch.zeros(1000), requires_grad=False)
+    params = [torch.nn.Parameter(torch.zeros(1000)) for _ in range(2)]
+    optimizer = millpond.torch.AdamW([*params, frozen], scratch=str(scratch))
+    assert set(optimizer.state) == set(params)
+    for state in optimizer.state.values():
+        assert {name: value.shape for name, value in state.items()} == {
+            "step": (), "exp_avg": (0,), "exp_avg_sq": (0,),
+        }  # fmt: skip
+        assert all(value.dtype == torch.float32 for value in state.values())
+
+
 def test_a_pair_that_disagrees_is_refused(scratch, tmp_path) -> None:
     twin = trained(scratch)
     twin.optimizer.save(tmp_path / "five")

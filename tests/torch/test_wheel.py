@@ -92,7 +92,7 @@ def test_what_is_in_it(wheel) -> None:
     assert {name for name in files if name.endswith(".py")} == sources
     assert "millpond/py.typed" in files
     needs = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:")]
-    assert [need for need in needs if "extra ==" not in need] == ["Requires-Dist: protobuf>=4.22"]
+    assert [need for need in needs if "extra ==" not in need] == ["Requires-Dist: protobuf>=4.25"]
 
 
 @pytest.mark.parametrize("name", ["millpond/libmillpond.so", "millpond/bin/millpond"])

@@ -42,7 +42,8 @@ typedef struct millpond_ext_checkpoint {
   millpond_header header; /* MILLPOND_TYPE_EXT_CHECKPOINT */
   /* Agrees on the save's name. Waits for saves of the runtime that are still being written (one
    * that was begun and never committed is cancelled). Leftovers of killed attempts under `path` are
-   * reclaimed. One base directory belongs to one job. */
+   * reclaimed (a save_to with the COMMIT flag does that in the background). One base directory
+   * belongs to one job. */
   int32_t (*save_begin)(millpond_runtime* runtime, millpond_group group, millpond_str path,
                         millpond_save_id* save_id, millpond_status* status);
   /* Progress of the store's newest save; never blocks. */

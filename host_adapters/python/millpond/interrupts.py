@@ -46,13 +46,15 @@ class Interrupts:
         if not callable(former):  # ignored, default, or installed from C: not ours to hold back
             yield
             return
-        self.depth, self.count, self.cancel_at = 1, 0, cancel_at
+        self.count, self.cancel_at = 0, cancel_at
+        # `former` may raise inside signal.signal, as this begins and as it ends: depth is 0 then.
         signal.signal(signal.SIGINT, self._note)
         try:
+            self.depth = 1
             yield
         finally:
-            signal.signal(signal.SIGINT, former)
             self.depth = 0
+            signal.signal(signal.SIGINT, former)
             if self.count:
                 self.count = 0
                 former(signal.SIGINT, None)

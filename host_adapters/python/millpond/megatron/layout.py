@@ -147,15 +147,22 @@ def _gated(optimizer: Any, name: str) -> bool:
 
 
 def why_absent(failure: MillpondError, optimizer: Any) -> MillpondError:
-    """A load's failure, where the size of tensor parallelism is behind it with the words."""
-    if failure.code not in (abi.E_MISMATCH, abi.E_MISSING) or not _gated(optimizer, failure.field):
+    """A load's failure, where another size of parallelism is behind it with the words."""
+    if failure.code not in (abi.E_MISMATCH, abi.E_MISSING):
         return failure
-    return CheckpointError(
-        f"{failure}. The rows of a gated layer are laid out for one size of tensor parallelism: "
-        "load with the --tensor-model-parallel-size that saved.",
-        code=failure.code,
-        field=failure.field,
-    )
+    if _gated(optimizer, failure.field):
+        words = (
+            "The rows of a gated layer are laid out for one size of tensor parallelism: load with "
+            "the --tensor-model-parallel-size that saved"
+        )
+    elif ".experts." in failure.field:
+        words = (
+            "With --expert-model-parallel-size 1 experts belong to the dense optimizer, with more "
+            "to one of their own: load with the one or the other, as it was saved"
+        )
+    else:
+        return failure
+    return CheckpointError(f"{failure}. {words}.", code=failure.code, field=failure.field)
 
 
 def names_of(chunks: Sequence[torch.nn.Module]) -> dict[Tensor, str]:

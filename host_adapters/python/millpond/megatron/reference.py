@@ -4,13 +4,14 @@ with buckets of raw values beside it, and native fp32 parameters' moments in a f
 Nothing in it has names or sums: an entry's parameter follows from Megatron's layout, which must be
 that of the run that saved. The files' sizes, every number of elements and every counter are checked
 before a value is written. Layout: each bucket file has for each of main, exp_avg, exp_avg_sq its
-entries one after another, each filled with zeros to whole pages of 4096 bytes.
+entries one after another, each filled with zeros to whole pages of 4096 bytes; the entries of a
+bucket go group by group, in the saver's order of groups, which differs between releases.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,18 +60,52 @@ def stores_of(members: Sequence[Any], base: Path, options: dict[str, Any]) -> li
             "rank",
         )
     wanted = MOMENTS.get(options.get("moments", "fp32"))
-    return [Saved(m, found[n], wanted) for m, n in zip(members, sorted(found), strict=True)]
+    return [saved_in(m, found[n], wanted) for m, n in zip(members, sorted(found), strict=True)]
+
+
+def saved_in(member: Any, directory: Path, moments: torch.dtype | None) -> Saved:
+    """`member`'s store in `directory`, by the one order of groups that the files' entries fit."""
+    fitting, refusals = [], []
+    for order in orders_of(member.inner.param_groups):
+        try:
+            fitting.append(Saved(member, directory, moments, order))
+        except CheckpointError as refusal:
+            refusals.append(refusal)
+    if not fitting:
+        raise next((one for one in refusals if one.code != abi.E_MISMATCH), refusals[0])
+    if any(one.entries != fitting[0].entries for one in fitting):
+        raise _mismatch(
+            f"{directory}: its entries' sizes fit two orders of parameter groups, and it does not "
+            "say which one it was saved with. Load it with core 0.16 or newer, whose order is that "
+            "store's, and save there",
+            "entry_numels",
+        )
+    return fitting[0]
+
+
+def orders_of(groups: Sequence[dict[str, Any]]) -> list[list[int]]:
+    """Orders of this run's groups that a saver may have had: the run's own, and where groups differ
+    in weight decay alone, that of core 0.16 and newer, decayed ones first. Older cores have them as
+    the model's parameters come."""
+    own = list(range(len(groups)))
+    if any(group.get("is_decoupled_lr") or group.get("lr_mult", 1.0) != 1.0 for group in groups):
+        return [own]
+    newer = sorted(own, key=lambda index: -groups[index].get("wd_mult", 1.0))
+    return [own] if newer == own else [own, newer]
 
 
 class Saved:
-    """One store: `member`'s shards and where their values are. The constructor checks, `install`
-    writes."""
+    """One store: `member`'s shards and where their values are, given the saver's `order` of groups.
+    The constructor checks, `install` writes."""
 
-    def __init__(self, member: Any, directory: Path, moments: torch.dtype | None):
+    def __init__(
+        self, member: Any, directory: Path, moments: torch.dtype | None, order: Sequence[int]
+    ):
         self._member, self._directory = member, directory
+        self._place = {group: place for place, group in enumerate(order)}
         self._manifest = json.loads((directory / "manifest.json").read_text())
         self._dtypes = self._storage(moments)
-        self._entries = _in_file_order(member.shards)
+        self.entries = self._in_file_order()  # indices of the streamed shards
         self._steps: dict[int, int] = {}  # by group
         self._places: list[Place] = []
         self._read_buckets()
@@ -122,7 +157,7 @@ class Saved:
         at = 0
         for meta in self._manifest["buckets"]:
             numels = meta["entry_numels"]
-            entries, at = self._entries[at : at + len(numels)], at + len(numels)
+            entries, at = self.entries[at : at + len(numels)], at + len(numels)
             live = [_numel(self._member.shards[index]) for index in entries]
             path = self._directory / Path(meta["file"]).name
             if live != numels:
@@ -143,18 +178,18 @@ class Saved:
                     f"{path} has {size} bytes, its entries need {offset}: it is not whole",
                     code=abi.E_CORRUPT, wanted=offset, got=size, offset=min(size, offset),
                 )  # fmt: skip
-        if at != len(self._entries):
+        if at != len(self.entries):
             raise _mismatch(
-                f"{self._directory} has {at} entries, this run's shards are {len(self._entries)}",
+                f"{self._directory} has {at} entries, this run's shards are {len(self.entries)}",
                 "entry_numels",
             )
 
     def _count(self, entries: Sequence[int], steps: Sequence[int], path: Path) -> None:
         """One counter for each group with an entry in the bucket, in the order of groups."""
-        groups = sorted({self._member.shards[index].group for index in entries})
+        groups = {self._member.shards[index].group for index in entries}
         if len(steps) != len(groups):
-            raise _mismatch(f"{path}: counters {steps} for the groups {groups}", "steps")
-        for group, step in zip(groups, steps, strict=True):
+            raise _mismatch(f"{path}: counters {steps} for the groups {sorted(groups)}", "steps")
+        for group, step in zip(sorted(groups, key=self._place.__getitem__), steps, strict=True):
             if self._steps.setdefault(group, int(step)) != int(step):
                 raise _mismatch(
                     f"{path}: group {group} is at step {step} here and at {self._steps[group]} in "
@@ -178,7 +213,7 @@ class Saved:
 
     def _read_native(self) -> dict[int, dict[str, torch.Tensor]]:
         """Moments of native fp32 parameters, whose values are in the model's own part."""
-        own = [i for i, shard in enumerate(self._member.shards) if shard.native_fp32]
+        own = self._by_group(i for i, s in enumerate(self._member.shards) if s.native_fp32)
         path = self._directory / NATIVE
         if not own:
             return {}
@@ -198,12 +233,15 @@ class Saved:
                     )
         return found
 
+    def _in_file_order(self) -> list[int]:
+        """By Megatron's buffer and bucket, then by group, then in Megatron's order."""
+        shards = self._member.shards
+        streamed = self._by_group(i for i, shard in enumerate(shards) if not shard.native_fp32)
+        return sorted(streamed, key=lambda index: shards[index].bucket)
 
-def _in_file_order(shards: Sequence[Shard]) -> list[int]:
-    """Indices of the streamed shards as that store's files have them: by Megatron's buffer and
-    bucket, then by group, then in Megatron's order."""
-    streamed = [index for index, shard in enumerate(shards) if not shard.native_fp32]
-    return sorted(streamed, key=lambda index: shards[index].bucket)
+    def _by_group(self, indices: Iterable[int]) -> list[int]:
+        """In the saver's order of groups."""
+        return sorted(indices, key=lambda index: self._place[self._member.shards[index].group])
 
 
 def _numel(shard: Shard) -> int:

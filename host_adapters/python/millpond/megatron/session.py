@@ -204,6 +204,7 @@ class Session:
         for member in members:
             now = self.features(member.optimizer)
             if now != self._evaluated[member.uid]:
+                self._evaluated[member.uid] = []  # a refused bind leaves the store without one
                 member.bind()
                 self._evaluated[member.uid] = now
 

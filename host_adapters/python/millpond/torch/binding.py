@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress, count
-from operator import attrgetter
+from operator import add, attrgetter
 from typing import Any
 
 import torch
@@ -62,6 +62,7 @@ class Binding:
         self.flats = [t[a:b] for t, (a, b) in zip(flats, self.ranges, strict=True)]
         self.with_main = [t.dtype != torch.float32 for t in self.locals]
         self._rounded = list(compress(self.locals, self.with_main))
+        self._around = list(compress(self.parameters, self.with_main))
         self._addresses = [t.data_ptr() for t in self.locals]
         self._dtypes = [t.dtype for t in self.locals]
         self._itself = [a is b for a, b in zip(self.locals, self.parameters, strict=True)]
@@ -122,11 +123,19 @@ class Binding:
 
     def note_versions(self) -> None:
         """The weights as they are now are the ones that the mains belong to."""
-        self.versions = list(map(_VERSION, self._rounded))
+        self.versions = self._versions()
+
+    def _versions(self) -> list[int]:
+        """Of the parameters with mains. A write through a DTensor is counted there and not in its
+        local part, one through the local part only there."""
+        inside = map(_VERSION, self._rounded)
+        if self._plain:
+            return list(inside)
+        return list(map(add, inside, map(_VERSION, self._around)))
 
     def rewritten(self) -> list[int]:
         """Shards with mains whose parameter somebody has written since note_versions."""
-        now = list(map(_VERSION, self._rounded))
+        now = self._versions()
         if now == self.versions:
             return []
         with_main = compress(count(), self.with_main)

@@ -19,6 +19,7 @@ from .. import abi
 from ..errors import CheckpointError, MillpondError
 from ..runtime import Store
 from .binding import Binding, Entry
+from .flags import refuse_flags
 from .moments import MOMENTS, write_run, zero_run
 from .placement import local_of
 from .proof import stream_of
@@ -55,7 +56,6 @@ def judge(
     state_dict: dict[str, Any],
     groups: list[dict[str, Any]],
     entries: Sequence[Entry],
-    refused_flags: dict[str, str],
 ) -> Incoming:
     """Raises with a name where the dict does not fit; nothing has changed then."""
     saved = state_dict["param_groups"]
@@ -68,11 +68,7 @@ def judge(
             field="param_groups",
         )
     for number, group in enumerate(saved):
-        for name, why in refused_flags.items():
-            if group.get(name):
-                raise MillpondError(
-                    f"load_state_dict: group {number} has {name}=True: {why}", field=name
-                )
+        refuse_flags(group, f"load_state_dict: group {number} has")
     index = {id(entry.parameter): i for i, entry in enumerate(entries)}
     states: list[dict[str, Any] | None] = [None] * len(entries)
     for group, mine in zip(saved, groups, strict=True):
@@ -91,7 +87,7 @@ def judge(
             states[i] = _checked(entries[i], state)
     given = [state for state in states if state]
     handles = [
-        _is_handle(s) and e.parameter.numel() != 0
+        _is_handle(s) and local_of(e.parameter).numel() != 0
         for s, e in zip(states, entries, strict=True)
         if s
     ]

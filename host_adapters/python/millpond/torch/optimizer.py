@@ -16,6 +16,7 @@ from ..errors import CheckpointError, MillpondError, StateError
 from ..interrupts import INTERRUPTS
 from .alive import Owned
 from .binding import Binding, Entry
+from .flags import refuse_flags
 from .handles import Handles
 from .incoming import MARKER, Incoming, judge, marker, stream_in
 from .outgoing import outgoing
@@ -44,9 +45,7 @@ class StreamedOptimizer(torch.optim.Optimizer):
         shard_state: bool,
         process_group: Any,
     ):
-        for name, why in _REFUSED_FLAGS.items():
-            if flags.get(name):
-                raise MillpondError(f"{self.kind.__name__}: {name}=True: {why}", field=name)
+        refuse_flags(flags, f"{self.kind.__name__}:")
         if exact not in EXACT:
             raise MillpondError(f"exact={exact!r} is none of {', '.join(EXACT)}", field="exact")
         # torch's own class judges the values, and knows which keys a group has in this release.
@@ -61,7 +60,7 @@ class StreamedOptimizer(torch.optim.Optimizer):
         )
         self._handles = Handles(self)
         self._owned = Owned()
-        self._awaited: str | None = None  # why a step must wait for a load
+        self._awaited: str | None = None  # why steps, saves and exports must wait for a load
         self._expected: list[int] | None = None  # the counters that this load must bring
         self._close = weakref.finalize(self, self._streamed.close)
         super().__init__(params, defaults)
@@ -80,11 +79,8 @@ class StreamedOptimizer(torch.optim.Optimizer):
                 "a parameter is twice in one group: list tied weights once, as model.parameters() "
                 "does"
             )
+        refuse_flags(param_group, f"{self.kind.__name__}:")
         super().add_param_group(param_group | {"params": members})
-        for name, why in _REFUSED_FLAGS.items():
-            if self.param_groups[-1].get(name):
-                self.param_groups.pop()
-                raise MillpondError(f"{self.kind.__name__}: {name}=True: {why}", field=name)
         self._handles.extend()
         if self._owned.noted:
             self._owned.note([entry.parameter for entry in self._handles.entries])
@@ -119,8 +115,7 @@ class StreamedOptimizer(torch.optim.Optimizer):
                 code=abi.E_STATE,
             )
         self._streamed.check_process("step")
-        if self._awaited:
-            raise StateError(f"step: {self._awaited}", code=abi.E_STATE)
+        self.require_whole("step")
         try:
             scale, found_inf = self._amp()
             with torch.no_grad(), INTERRUPTS.held(2):
@@ -163,7 +158,7 @@ class StreamedOptimizer(torch.optim.Optimizer):
         taken: list[Incoming] = []
 
         def take(_: Any, given: dict[str, Any]) -> dict[str, Any]:
-            taken.append(judge(given, self.param_groups, self._entries(), _REFUSED_FLAGS))
+            taken.append(judge(given, self.param_groups, self._entries()))
             return given | {"state": {}}
 
         # The last of the hooks: the user's have run, torch has not looked yet.
@@ -182,6 +177,7 @@ class StreamedOptimizer(torch.optim.Optimizer):
         """For a plain torch optimizer of the same groups: counters, and moments in fp32 on the CPU,
         all of them in memory. DTensor parameters have DTensor moments. Collective with
         shard_state."""
+        self.require_whole("plain_state_dict")
         self.bind()
         made: dict[str, Any] = super().state_dict()
         index = {id(p): i for i, p in enumerate(p for g in self.param_groups for p in g["params"])}
@@ -240,8 +236,7 @@ class StreamedOptimizer(torch.optim.Optimizer):
         return self._begin_save(path, background=True)
 
     def _begin_save(self, path: str | os.PathLike[str], background: bool) -> Save:
-        if self._awaited:
-            raise StateError(f"save: {self._awaited}", code=abi.E_STATE)
+        self.require_whole("save")
         with torch.no_grad():
             self._streamed.ensure_bound(self._entries(), self.param_groups)
             return self._streamed.save(path, background)
@@ -264,6 +259,11 @@ class StreamedOptimizer(torch.optim.Optimizer):
             )
             raise CheckpointError(f"load: {self._awaited}", code=abi.E_MISMATCH)
         self.adopted(counters)
+
+    def require_whole(self, operation: str) -> None:
+        """Raises where the state that is here is not the one that the counters tell of."""
+        if self._awaited:
+            raise StateError(f"{operation}: {self._awaited}", code=abi.E_STATE)
 
     def adopting(self) -> None:
         """The state that is here is not whole until `adopted`."""
@@ -327,10 +327,3 @@ class StreamedOptimizer(torch.optim.Optimizer):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         self._refuse_copy("pickling")
-
-
-_REFUSED_FLAGS = {
-    "amsgrad": "the running maximum of exp_avg_sq is not streamed. Use amsgrad=False.",
-    "capturable": "a streamed step cannot be captured into a CUDA graph. Use capturable=False.",
-    "differentiable": "autograd cannot go through a streamed step. Use differentiable=False.",
-}

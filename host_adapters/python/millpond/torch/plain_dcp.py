@@ -88,6 +88,7 @@ def export_dcp(
     takes: `get_optimizer_state_dict`, `dcp.load`, `set_optimizer_state_dict`, on any number of
     ranks. One moment at a time is in memory. A parameter that never had a gradient comes with
     moments of zero and no steps. Collective."""
+    optimizer.require_whole("export_dcp")
     optimizer.bind()
     store, bound = optimizer._streamed.store, optimizer.binding
     if len(bound.cuts) > 1:

@@ -18,6 +18,7 @@ from ..errors import ForkedError, MillpondError
 from ..interrupts import INTERRUPTS
 from ..runtime import Runtime, Store, span_of
 from .binding import Binding, Entry, address_of
+from .flags import flags_of, refuse_flags
 from .hostadam import HostAdam
 from .moments import reconcile
 from .proof import HOST, candidates, prove, stream_of
@@ -128,6 +129,8 @@ class Streamed:
     def _bind(self, entries: Sequence[Entry], groups: list[dict[str, Any]]) -> None:
         if not entries:
             raise MillpondError("bind: no parameter requires a gradient", field="params")
+        for number, group in enumerate(groups):
+            refuse_flags(group, f"group {number} has")
         old, self.binding = self._before, None
         new = Binding(entries, self.ranks, self.shard_state, old)
         if old is not None:
@@ -321,15 +324,6 @@ def cuda_alloc(size: int, _alignment: int, stream: abi.Stream) -> int:
 def cuda_free(memory: int, _size: int, _stream: abi.Stream) -> None:
     delete: Any = torch.cuda.caching_allocator_delete  # has no types
     delete(memory)
-
-
-def flags_of(groups: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """What chooses the arithmetic: more than numbers that may change from step to step."""
-    names = ("foreach", "fused", "maximize", "decoupled_weight_decay")
-    return [
-        (*(group.get(name) for name in names), isinstance(group["lr"], torch.Tensor))
-        for group in groups
-    ]
 
 
 def group_step(group: dict[str, Any], number: int, kind: Any) -> abi.GroupStep:
