@@ -2,185 +2,113 @@
 // says so. Formats are looked at once a group; the variant is a template argument.
 #include "kernels/adam_cuda.h"
 
-#include "kernels/formulas_cuda.cuh"
-#include "kernels/group_cuda.cuh"
+#include "kernels/part_cuda.cuh"
 
 namespace millpond::kernels {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr unsigned kWarp = 32;
-
-// The piece that has this group: the last whose first_group is not beyond it. All lanes of the warp
-// look for it together, each at one of 32 pieces: three rounds for 10,000.
-__device__ __forceinline__ const CudaPiece& piece_of(const CudaTile& tile, std::uint32_t group) {
-  const std::uint32_t lane = threadIdx.x % kWarp;
-  std::uint32_t low = 0, left = tile.count;
-  while (left > 1) {
-    const std::uint32_t step = (left + kWarp - 1) / kWarp;
-    const std::uint32_t mine = lane * step;
-    const bool before = mine < left && tile.pieces[low + mine].first_group <= group;
-    const std::uint32_t part = __popc(__ballot_sync(0xffffffffU, before)) - 1;
-    low += part * step;
-    left = min(step, left - part * step);
-  }
-  return tile.pieces[low];
+// Without a branch but one, where nothing is out of the ordinary: true then, and all is stored.
+// Bounds of QuickLane keep exp_avg_sq from vanishing, and NaN but for the main's own.
+template <Variant kVariant, class ThisFormula, class ThisPart>
+__device__ __forceinline__ bool update_quickly(const ThisFormula& formula, const Scalars& scalars,
+                                               bool to_shape, const CudaShard& shard,
+                                               const Share& share, const ThisPart& part) {
+  auto v = part.decode(shard);
+  if (to_shape) shape<kVariant>(scalars, v);
+  // What is not a shard's is no reason for doubt.
+  set_behind(part.base, share.count, 1.0F, v);
+  const std::uint32_t doubt = apply<QuickLane>(formula, v);
+  if (doubtful(doubt) || !no_nan(v.main)) return false;
+  part.template store<true>(shard, share, v, v.main);
+  return true;
 }
 
-// A group of a tile, and what of it a lane has.
-struct Place {
-  std::uint32_t group;  // in the tile
-  int base;             // of the lane, in the group
-  int count;            // elements of the shard in the group
-  std::uint64_t begin;  // first element of the group, in the shard
-};
-
-template <int kQuads>
-__device__ __forceinline__ Place place_in(const CudaPiece& piece, std::uint32_t group,
-                                          unsigned part) {
-  const std::uint64_t begin = (group - piece.first_group) * kGroupElements;
-  return {group, static_cast<int>(part * 128 + threadIdx.x % kWarp * 4),
-          static_cast<int>(min(piece.count - begin, kGroupElements)), piece.shard_begin + begin};
-}
-
-// The group's place in a segment. Without scales a segment has no holes between its blocks.
-template <int kQuads>
-__device__ __forceinline__ FlatSegment segment_at(const CudaTile& tile, int which,
-                                                  std::uint32_t group) {
-  const CudaSegment& s = tile.segments[which];
-  const std::uint64_t item = item_bytes(s.storage);
-  if constexpr (kQuads == 1) {
-    return {s.data + group * kGroupElements * item, nullptr, s.storage};
-  }
-  const std::uint32_t block = group / tile.groups_per_block;
-  const std::uint32_t inside = group - block * tile.groups_per_block;
-  U8* const start = s.data + block * s.block_bytes;
-  U8* const scales = start + (block == s.last_block ? s.last_scales : s.scales) + inside * 4;
-  return {start + inside * kGroupElements * item, is_scaled(s.storage) ? scales : nullptr,
-          s.storage};
-}
-
-// Calls body(place, shard) for every part of the groups that are this warp's. A piece is looked for
-// once a group, which is what a tile of small shards spends its time on.
-template <int kQuads, class Body>
-__device__ __forceinline__ void each_group(const CudaTile& tile, Body body) {
-  constexpr unsigned kParts = 2 / kQuads;
-  const std::uint32_t warps = gridDim.x * (kThreads / kWarp);
-  for (std::uint32_t group = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp;
-       group < tile.groups; group += warps) {
-    const CudaPiece& piece = piece_of(tile, group);
-    const CudaShard& shard = tile.shards[piece.shard];
-#pragma unroll 1
-    for (unsigned part = 0; part < kParts; ++part) {
-      body(place_in<kQuads>(piece, group, part), shard);
-    }
+template <Variant kVariant, class ThisPart>
+__device__ __forceinline__ void update_with_care(const Scalars& scalars, bool to_shape,
+                                                 const CudaShard& shard, const Share& share,
+                                                 const ThisPart& part) {
+  auto v = part.decode(shard);
+  if (to_shape) shape<kVariant>(scalars, v);
+  static_cast<void>(apply<Lane>(Formula<kVariant, Lane>(scalars), v));
+  const bool plain = !ThisPart::kScaled && no_nan(v.main) && no_nan(v.exp_avg) &&
+                     no_nan(v.exp_avg_sq) && none_vanishes(v.exp_avg_sq);
+  if (plain) {
+    part.template store<true>(shard, share, v, v.main);
+  } else {
+    part.template store<false>(shard, share, v, v.main);
   }
 }
 
-template <int kQuads>
-__device__ __forceinline__ void set_zero(Mine<kQuads>& values) {
-#pragma unroll
-  for (int k = 0; k < Mine<kQuads>::kCount; ++k) values.x[k] = Lane(0.0F);
-}
-
-// kQuads 2: a warp has whole groups; 1: halves, for tiles without scaled formats.
-template <Variant kVariant, int kQuads>
-__global__ void __launch_bounds__(kThreads, kQuads == 1 ? 4 : 2)
+template <Variant kVariant, Moments kMoments>
+__global__ void __launch_bounds__(kThreads, Shape<kMoments>::kBlocks)
     update_groups(const __grid_constant__ CudaTile tile, const Scalars* __restrict__ all_scalars) {
-  each_group<kQuads>(tile, [&](const Place& at, const CudaShard& shard) {
-    const FlatSegment stored_avg = segment_at<kQuads>(tile, 1, at.group);
-    const FlatSegment stored_sq = segment_at<kQuads>(tile, 2, at.group);
-    Mine<kQuads> main, exp_avg, exp_avg_sq, grad;
-    if (!shard.active) {
-      if (tile.moments_present) return;
-      set_zero(exp_avg);
-      store_segment(stored_avg, 0, at.base, kGroupElements, exp_avg, false);
-      store_segment(stored_sq, 0, at.base, kGroupElements, exp_avg, true);
-      return;
-    }
-    U8* const model =
-        shard.model == nullptr ? nullptr : shard.model + at.begin * item_bytes(shard.model_element);
-    // Without a main segment the parameter is its own main.
-    const bool own_main = tile.segments[0].data == nullptr;
-    const FlatSegment stored_main = own_main ? FlatSegment{model, nullptr, Storage::kFp32}
-                                             : segment_at<kQuads>(tile, 0, at.group);
+  each_part<kMoments>(tile, [&](const CudaShard& shard, const Share& share, auto&... parts) {
     const Scalars& scalars = all_scalars[shard.scalars];
-    load_segment(stored_main, 0, at.base, at.count, main);
-    load_element(shard.grad + at.begin * item_bytes(shard.grad_element), shard.grad_element,
-                 at.base, at.count, grad);
-    if (tile.moments_present) {
-      load_segment(stored_avg, 0, at.base, at.count, exp_avg);
-      load_segment(stored_sq, 0, at.base, at.count, exp_avg_sq);
+    const bool to_shape = shapes(scalars);
+    if constexpr (kHasQuick<kVariant> && Shape<kMoments>::kQuick) {
+      const Formula<kVariant, QuickLane> formula(scalars);
+      const auto update = [&](auto& part) {
+        if (part.empty(share) ||
+            update_quickly<kVariant>(formula, scalars, to_shape, shard, share, part)) {
+          return;
+        }
+        part.load_segments();
+        part.load_tensors(shard, share);
+        update_with_care<kVariant>(scalars, to_shape, shard, share, part);
+      };
+      (update(parts), ...);
     } else {
-      set_zero(exp_avg);
-      set_zero(exp_avg_sq);
+      ((parts.empty(share) ? void()
+                           : update_with_care<kVariant>(scalars, to_shape, shard, share, parts)),
+       ...);
     }
-    const Formula<kVariant> formula(scalars);
-#pragma unroll
-    for (int k = 0; k < Mine<kQuads>::kCount; ++k) {
-      State<Lane> state{main.x[k], exp_avg.x[k], exp_avg_sq.x[k]};
-      formula(state, shaped<kVariant>(grad.x[k], state.main, scalars));
-      const bool inside = place_of(at.base, k) < at.count;
-      main.x[k] = inside ? state.main : Lane(0.0F);
-      exp_avg.x[k] = inside ? state.exp_avg : Lane(0.0F);
-      exp_avg_sq.x[k] = inside ? state.exp_avg_sq : Lane(0.0F);
-    }
-    store_segment(stored_main, 0, at.base, at.count, main, false);
-    store_segment(stored_avg, 0, at.base, at.count, exp_avg, false);
-    store_segment(stored_sq, 0, at.base, at.count, exp_avg_sq, true);
-    if (model != nullptr && !own_main) {
-      store_element(model, shard.model_element, at.base, at.count, main);
-    }
+  });
+}
+
+// The update's loads and stores of active shards with moments, formats included, and no arithmetic.
+// The gradient goes where the parameter is, so that its load cannot be left out.
+template <Moments kMoments>
+__global__ void __launch_bounds__(kThreads, Shape<kMoments>::kBlocks)
+    move_groups(const __grid_constant__ CudaTile tile) {
+  each_part<kMoments>(tile, [&](const CudaShard& shard, const Share& share, auto&... parts) {
+    const auto move = [&](auto& part) {
+      auto v = part.decode(shard);
+      part.template store<true>(shard, share, v, v.grad);
+    };
+    (move(parts), ...);
   });
 }
 
 __global__ void __launch_bounds__(kThreads) fill_main(const __grid_constant__ CudaTile tile) {
-  each_group<1>(tile, [&](const Place& at, const CudaShard& shard) {
+  each_place<Shape<Moments::kFp32>>(tile, [&](const Place& at, PieceFinder& finder) {
+    const CudaPiece piece = finder.piece(at.group);
+    const CudaShard shard = tile.shards[piece.shard];
     if (!shard.active) return;
-    Mine<1> main;
-    if (shard.given_main != nullptr) {
-      load_element(reinterpret_cast<const U8*>(shard.given_main + at.begin), Element::kFp32,
-                   at.base, at.count, main);
-    } else {
-      load_element(shard.model + at.begin * item_bytes(shard.model_element), shard.model_element,
-                   at.base, at.count, main);
-    }
-    store_segment(segment_at<1>(tile, 0, at.group), 0, at.base, at.count, main, false);
+    const Share share = share_of(piece, at.group);
+    const bool given = shard.given_main != nullptr;
+    const Element element = given ? Element::kFp32 : shard.model_element;
+    const U8* const from = (given ? reinterpret_cast<const U8*>(shard.given_main) : shard.model) +
+                           share.begin * item_bytes(element);
+    const Stored<1> stored = load_elements<1>(from, element, at.base, share.count);
+    store_elements<true>(main_at(tile, at.group).data, Element::kFp32, at.base, share.count,
+                         decode_elements(stored, element));
   });
 }
 
 __global__ void __launch_bounds__(kThreads) write_model(const __grid_constant__ CudaTile tile) {
-  each_group<1>(tile, [&](const Place& at, const CudaShard& shard) {
+  each_place<Shape<Moments::kFp32>>(tile, [&](const Place& at, PieceFinder& finder) {
+    const CudaPiece piece = finder.piece(at.group);
+    const CudaShard shard = tile.shards[piece.shard];
     if (!shard.active) return;
-    Mine<1> main;
-    load_segment(segment_at<1>(tile, 0, at.group), 0, at.base, at.count, main);
-    store_element(shard.model + at.begin * item_bytes(shard.model_element), shard.model_element,
-                  at.base, at.count, main);
-  });
-}
-
-// The update's loads and stores of active shards with moments, and no arithmetic.
-template <int kQuads>
-__global__ void __launch_bounds__(kThreads, kQuads == 1 ? 4 : 2)
-    move_groups(const __grid_constant__ CudaTile tile) {
-  each_group<kQuads>(tile, [&](const Place& at, const CudaShard& shard) {
-    U8* const model = shard.model + at.begin * item_bytes(shard.model_element);
-    const bool own_main = tile.segments[0].data == nullptr;
-    const FlatSegment stored_main = own_main ? FlatSegment{model, nullptr, Storage::kFp32}
-                                             : segment_at<kQuads>(tile, 0, at.group);
-    Mine<kQuads> values[3], grad;
-    load_segment(stored_main, 0, at.base, at.count, values[0]);
-    load_element(shard.grad + at.begin * item_bytes(shard.grad_element), shard.grad_element,
-                 at.base, at.count, grad);
-    for (int s = 1; s < 3; ++s) {
-      load_segment(segment_at<kQuads>(tile, s, at.group), 0, at.base, at.count, values[s]);
+    const Share share = share_of(piece, at.group);
+    const Mine<1> main =
+        decode_elements(load_segment<1>(main_at(tile, at.group), at.base), Element::kFp32);
+    U8* const model = shard.model + share.begin * item_bytes(shard.model_element);
+    if (no_nan(main)) {
+      store_elements<true>(model, shard.model_element, at.base, share.count, main);
+    } else {
+      store_elements<false>(model, shard.model_element, at.base, share.count, main);
     }
-    store_segment(stored_main, 0, at.base, at.count, values[0], false);
-    for (int s = 1; s < 3; ++s) {
-      store_segment(segment_at<kQuads>(tile, s, at.group), 0, at.base, at.count, values[s], s == 2);
-    }
-    // The gradient goes where the parameter is, so that its load cannot be left out.
-    if (!own_main) store_element(model, shard.model_element, at.base, at.count, grad);
   });
 }
 
@@ -216,39 +144,52 @@ cudaError_t resident_blocks(Kernel kernel, std::uint32_t* blocks) {
   return error;
 }
 
-// A grid for the tile's groups, one a warp, of at most `blocks`.
+// A grid for the tile's half groups, one a warp, of at most `blocks`.
 unsigned grid_of(const CudaTile& tile, std::uint32_t blocks) {
   constexpr std::uint64_t kWarps = kThreads / kWarp;
-  const std::uint64_t wanted = (tile.groups + kWarps - 1) / kWarps;
+  const std::uint64_t wanted = (tile.groups * std::uint64_t{2} + kWarps - 1) / kWarps;
   return static_cast<unsigned>(wanted < blocks ? wanted : blocks);
 }
 
-bool any_scaled(const CudaTile& tile) {
-  return is_scaled(tile.segments[1].storage) || is_scaled(tile.segments[2].storage);
+Moments moments_of(Storage exp_avg, Storage exp_avg_sq) {
+  if (exp_avg != exp_avg_sq) return Moments::kAny;
+  return exp_avg == Storage::kFp32   ? Moments::kFp32
+         : exp_avg == Storage::kBf16 ? Moments::kBf16
+                                     : Moments::kAny;
+}
+Moments moments_of(const CudaTile& tile) {
+  return moments_of(tile.segments[1].storage, tile.segments[2].storage);
+}
+
+template <Variant kVariant, class Use>
+cudaError_t with_moments(Moments moments, Use use) {
+  switch (moments) {
+    case Moments::kFp32:
+      return use(update_groups<kVariant, Moments::kFp32>);
+    case Moments::kBf16:
+      return use(update_groups<kVariant, Moments::kBf16>);
+    case Moments::kAny:
+      break;
+  }
+  return use(update_groups<kVariant, Moments::kAny>);
 }
 
 // Calls use(kernel) with the variant's kernel.
 template <class Use>
-cudaError_t with_kernel(Variant variant, bool scaled, Use use) {
+cudaError_t with_kernel(Variant variant, Moments moments, Use use) {
   switch (variant) {
     case Variant::kTorchCudaFused2:
-      return scaled ? use(update_groups<Variant::kTorchCudaFused2, 2>)
-                    : use(update_groups<Variant::kTorchCudaFused2, 1>);
+      return with_moments<Variant::kTorchCudaFused2>(moments, use);
     case Variant::kTorchCudaForeach:
-      return scaled ? use(update_groups<Variant::kTorchCudaForeach, 2>)
-                    : use(update_groups<Variant::kTorchCudaForeach, 1>);
+      return with_moments<Variant::kTorchCudaForeach>(moments, use);
     case Variant::kTorchCudaSingle:
-      return scaled ? use(update_groups<Variant::kTorchCudaSingle, 2>)
-                    : use(update_groups<Variant::kTorchCudaSingle, 1>);
+      return with_moments<Variant::kTorchCudaSingle>(moments, use);
     case Variant::kTeFusedAdam:
-      return scaled ? use(update_groups<Variant::kTeFusedAdam, 2>)
-                    : use(update_groups<Variant::kTeFusedAdam, 1>);
+      return with_moments<Variant::kTeFusedAdam>(moments, use);
     case Variant::kTeFusedAdamFast:
-      return scaled ? use(update_groups<Variant::kTeFusedAdamFast, 2>)
-                    : use(update_groups<Variant::kTeFusedAdamFast, 1>);
+      return with_moments<Variant::kTeFusedAdamFast>(moments, use);
     case Variant::kTorchCudaFused1:
-      return scaled ? use(update_groups<Variant::kTorchCudaFused1, 2>)
-                    : use(update_groups<Variant::kTorchCudaFused1, 1>);
+      return with_moments<Variant::kTorchCudaFused1>(moments, use);
     default:
       return cudaErrorInvalidValue;
   }
@@ -263,15 +204,15 @@ int complete_scalars_on_cuda(Scalars* scalars, std::uint32_t count, void* stream
   return cudaGetLastError();
 }
 
-int blocks_on_cuda(Variant variant, bool scaled, std::uint32_t* blocks) {
-  return with_kernel(variant, scaled, [&](auto kernel) { return resident_blocks(kernel, blocks); });
+int blocks_on_cuda(Variant variant, Storage moments, std::uint32_t* blocks) {
+  return with_kernel(variant, moments_of(moments, moments),
+                     [&](auto kernel) { return resident_blocks(kernel, blocks); });
 }
 
 int update_on_cuda(Variant variant, const CudaTile& tile, const Scalars* scalars,
                    std::uint32_t blocks, void* stream) {
   if (tile.groups == 0) return cudaSuccess;
-  const bool scaled = any_scaled(tile);
-  return with_kernel(variant, scaled, [&](auto kernel) {
+  return with_kernel(variant, moments_of(tile), [&](auto kernel) {
     kernel<<<grid_of(tile, blocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(tile,
                                                                                       scalars);
     return cudaGetLastError();
@@ -280,14 +221,19 @@ int update_on_cuda(Variant variant, const CudaTile& tile, const Scalars* scalars
 
 int move_on_cuda(const CudaTile& tile, std::uint32_t blocks, void* stream) {
   if (tile.groups == 0) return cudaSuccess;
-  const bool scaled = any_scaled(tile);
-  const auto on = static_cast<cudaStream_t>(stream);
-  if (scaled) {
-    move_groups<2><<<grid_of(tile, blocks), kThreads, 0, on>>>(tile);
-  } else {
-    move_groups<1><<<grid_of(tile, blocks), kThreads, 0, on>>>(tile);
+  const auto move = [&](auto kernel) {
+    kernel<<<grid_of(tile, blocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(tile);
+    return cudaGetLastError();
+  };
+  switch (moments_of(tile)) {
+    case Moments::kFp32:
+      return move(move_groups<Moments::kFp32>);
+    case Moments::kBf16:
+      return move(move_groups<Moments::kBf16>);
+    case Moments::kAny:
+      break;
   }
-  return cudaGetLastError();
+  return move(move_groups<Moments::kAny>);
 }
 
 int fill_main_on_cuda(const CudaTile& tile, std::uint32_t blocks, void* stream) {

@@ -74,7 +74,7 @@ int complete_scalars_on_cuda(Scalars* scalars, std::uint32_t count, void* stream
 int update_on_cuda(Variant variant, const CudaTile& tile, const Scalars* scalars,
                    std::uint32_t blocks, void* stream);
 // As many blocks as the current device runs at once. Loads the kernel.
-int blocks_on_cuda(Variant variant, bool scaled, std::uint32_t* blocks);
+int blocks_on_cuda(Variant variant, Storage moments, std::uint32_t* blocks);
 
 // The ceiling of the update: its loads and stores, formats included, without the arithmetic. The
 // tile has moments and one dtype of parameters; gradients end up in the parameters.

@@ -8,6 +8,7 @@
 #include "kernels/adam.h"
 #include "kernels/adam_math.h"
 #include "kernels/lanes_cuda_fast.cuh"
+#include "kernels/lanes_cuda_quick.cuh"
 #include "kernels/lanes_portable.h"
 
 namespace millpond::kernels {
@@ -41,80 +42,70 @@ __device__ __forceinline__ void torch_cuda_wide_adam(State<float>& s, float grad
   s.main = main - __fdiv_rn(c.step_size * s.exp_avg, denominator);
 }
 
-template <Variant kVariant>
+// L is Lane, or QuickLane where kHasQuick says so.
+template <Variant kVariant, class L>
 struct Formula;
 
-__device__ __forceinline__ TorchCpuScalars<Lane> python_scalars(const Scalars& s) {
-  return {Lane(s.one_minus_beta1),
-          Lane(s.one_minus_beta2),
-          Lane(s.beta2),
-          Lane(s.decay),
-          Lane(s.step_size),
-          Lane(s.bias2_sqrt),
-          Lane(s.eps),
-          fabsf(s.one_minus_beta1) < 0.5F};
+template <Variant kVariant>
+inline constexpr bool kHasQuick = false;
+template <>
+inline constexpr bool kHasQuick<Variant::kTorchCudaFused2> = true;
+template <>
+inline constexpr bool kHasQuick<Variant::kTorchCudaForeach> = true;
+template <>
+inline constexpr bool kHasQuick<Variant::kTorchCudaSingle> = true;
+template <>
+inline constexpr bool kHasQuick<Variant::kTeFusedAdam> = true;
+
+template <class L>
+__device__ __forceinline__ TorchCpuScalars<L> python_scalars(const Scalars& s) {
+  return {L(s.one_minus_beta1), L(s.one_minus_beta2), L(s.beta2), L(s.decay),
+          L(s.step_size),       L(s.bias2_sqrt),      L(s.eps),   fabsf(s.one_minus_beta1) < 0.5F};
 }
 
-template <>
-struct Formula<Variant::kTorchCudaForeach> {
-  TorchCpuScalars<Lane> c;
-  __device__ explicit Formula(const Scalars& s) : c(python_scalars(s)) {}
-  __device__ void operator()(State<Lane>& state, Lane grad) const {
+template <class L>
+__device__ __forceinline__ TeScalars<L> te_scalars(const Scalars& s) {
+  return {L(s.lr),    L(s.beta1), L(s.beta2), L(s.one_minus_beta1), L(s.one_minus_beta2),
+          L(s.bias1), L(s.bias2), L(s.eps),   L(s.weight_decay)};
+}
+
+template <class L>
+struct Formula<Variant::kTorchCudaForeach, L> {
+  TorchCpuScalars<L> c;
+  __device__ explicit Formula(const Scalars& s) : c(python_scalars<L>(s)) {}
+  __device__ void operator()(State<L>& state, L grad) const {
     torch_cuda_foreach_adam<false>(state, grad, c);
   }
 };
-template <>
-struct Formula<Variant::kTorchCudaSingle> {
-  TorchCpuScalars<Lane> c;
-  __device__ explicit Formula(const Scalars& s) : c(python_scalars(s)) {}
-  __device__ void operator()(State<Lane>& state, Lane grad) const {
+template <class L>
+struct Formula<Variant::kTorchCudaSingle, L> {
+  TorchCpuScalars<L> c;
+  __device__ explicit Formula(const Scalars& s) : c(python_scalars<L>(s)) {}
+  __device__ void operator()(State<L>& state, L grad) const {
     torch_cuda_foreach_adam<true>(state, grad, c);
   }
 };
-template <>
-struct Formula<Variant::kTorchCudaFused2> {
-  TorchCudaFusedScalars<Lane> c;
+template <class L>
+struct Formula<Variant::kTorchCudaFused2, L> {
+  TorchCudaFusedScalars<L> c;
   __device__ explicit Formula(const Scalars& s)
-      : c{Lane(s.beta1),
-          Lane(s.beta2),
-          Lane(s.lr) * Lane(s.weight_decay),
-          Lane(s.step_size),
-          Lane(s.bias2_sqrt),
-          Lane(s.eps),
-          s.decoupled && s.weight_decay != 0.0F} {}
-  __device__ void operator()(State<Lane>& state, Lane grad) const {
+      : c{L(s.beta1),      L(s.beta2), L(s.lr) * L(s.weight_decay),          L(s.step_size),
+          L(s.bias2_sqrt), L(s.eps),   s.decoupled && s.weight_decay != 0.0F} {}
+  __device__ void operator()(State<L>& state, L grad) const {
     torch_cuda_fused_adam(state, grad, c);
   }
 };
-template <>
-struct Formula<Variant::kTeFusedAdam> {
-  TeScalars<Lane> c;
-  __device__ explicit Formula(const Scalars& s)
-      : c{Lane(s.lr),
-          Lane(s.beta1),
-          Lane(s.beta2),
-          Lane(s.one_minus_beta1),
-          Lane(s.one_minus_beta2),
-          Lane(s.bias1),
-          Lane(s.bias2),
-          Lane(s.eps),
-          Lane(s.weight_decay)} {}
-  __device__ void operator()(State<Lane>& state, Lane grad) const { te_adam(state, grad, c); }
+template <class L>
+struct Formula<Variant::kTeFusedAdam, L> {
+  TeScalars<L> c;
+  __device__ explicit Formula(const Scalars& s) : c(te_scalars<L>(s)) {}
+  __device__ void operator()(State<L>& state, L grad) const { te_adam(state, grad, c); }
 };
 
 template <>
-struct Formula<Variant::kTeFusedAdamFast> {
+struct Formula<Variant::kTeFusedAdamFast, Lane> {
   TeScalars<FastLane> c;
-  __device__ explicit Formula(const Scalars& s)
-      : c{FastLane(s.lr),
-          FastLane(s.beta1),
-          FastLane(s.beta2),
-          FastLane(s.one_minus_beta1),
-          FastLane(s.one_minus_beta2),
-          FastLane(s.bias1),
-          FastLane(s.bias2),
-          FastLane(s.eps),
-          FastLane(s.weight_decay)} {}
+  __device__ explicit Formula(const Scalars& s) : c(te_scalars<FastLane>(s)) {}
   __device__ void operator()(State<Lane>& state, Lane grad) const {
     State<FastLane> fast{FastLane(state.main.x), FastLane(state.exp_avg.x),
                          FastLane(state.exp_avg_sq.x)};
@@ -135,7 +126,7 @@ __device__ __forceinline__ TorchCudaWideScalars wide_scalars(const Scalars& s) {
 }
 
 template <>
-struct Formula<Variant::kTorchCudaFused1> {
+struct Formula<Variant::kTorchCudaFused1, Lane> {
   TorchCudaWideScalars c;
   __device__ explicit Formula(const Scalars& s) : c(wide_scalars(s)) {}
   __device__ void operator()(State<Lane>& state, Lane grad) const {
@@ -144,6 +135,12 @@ struct Formula<Variant::kTorchCudaFused1> {
     state = {Lane(wide.main), Lane(wide.exp_avg), Lane(wide.exp_avg_sq)};
   }
 };
+
+// Whether anything comes before the formula. Without branches: the loads are then one wait.
+__device__ __forceinline__ bool shapes(const Scalars& s) {
+  const bool l2 = !s.decoupled & (s.weight_decay != 0.0F);
+  return (s.grad_scale != 1.0F) | s.maximize | l2;
+}
 
 // What comes before the formula: scaling, direction, weight decay as part of the gradient (L2).
 template <Variant kVariant>

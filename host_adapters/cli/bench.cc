@@ -150,6 +150,7 @@ class Bench {
                             {{"measure", Json::array({"drive"})},
                              {"directory", arguments_.scratch[0]},
                              {"file_bytes", measured(result_.state_bytes)},
+                             {"file", "kept"},
                              {"move_bytes", move_bytes},
                              {"read_shares", std::move(shares)}});
     return answer.at("drive").at("rates");
@@ -226,10 +227,14 @@ class Bench {
     watched(&CudaFigures::step_peak_bytes, [&] { warm_up(store); });
     const millpond_step_figures last = store.last_step();
     progress_.begin("steps", arguments_.steps);
+    double before = measure_mix(last);
     for (std::uint32_t i = 0; i < arguments_.steps; ++i) {
       Pair pair;
-      measure_ceilings(last, &pair);
+      measure_ceilings(&pair);
       step(store, &pair);
+      const double after = measure_mix(last);
+      pair.raw_mixed_bytes_per_s = (before + after) / 2;
+      before = after;
       result_.pairs.push_back(pair);
       progress_.at(i + 1);
     }
@@ -238,14 +243,20 @@ class Bench {
     store.close();
   }
 
-  void measure_ceilings(const millpond_step_figures& mix, Pair* pair) {
+  // The drive's rate for such a step's reads and writes; 0 where there are none.
+  double measure_mix(const millpond_step_figures& mix) {
     const std::uint64_t moved = mix.bytes_read + mix.bytes_written;
+    double rate = 0;
     company_.first_alone("measure the drive", [&] {
       if (moved == 0) return;
       const double share = static_cast<double>(mix.bytes_read) / static_cast<double>(moved);
       const Json rates = measure_drive({share}, measured(moved * company_.size()));
-      pair->raw_mixed_bytes_per_s = rates.at(0).at("bytes_per_s").get<double>();
+      rate = rates.at(0).at("bytes_per_s").get<double>();
     });
+    return rate;
+  }
+
+  void measure_ceilings(Pair* pair) {
     company_.meet("measure the update");
     const char* const measured = device_ ? "cuda_update" : "update";
     const std::uint64_t most = device_ ? kCudaUpdateElements : kUpdateElements;

@@ -59,6 +59,7 @@ class ProbeCall {
         .field("request.directory")
         .remedy("Name one, or call with a runtime, whose first scratch directory is taken");
   }
+  Runtime* runtime() { return entry_ ? &**entry_ : nullptr; }
   ProbeBeat beat() {
     if (!entry_) return {};
     return [this](std::uint64_t done, std::uint64_t total) {
@@ -156,6 +157,7 @@ struct DriveWork {
   DriveRequest request;
   std::uint64_t move_bytes = 0;
   std::vector<double> shares;
+  bool keep = false;
 };
 
 DriveWork read_drive_work(const ProbeCall& call, const JsonRequest& request, bool wanted) {
@@ -175,11 +177,14 @@ DriveWork read_drive_work(const ProbeCall& call, const JsonRequest& request, boo
   asked.file_bytes = request.integer("file_bytes", asked.file_bytes, 8192, kMostBytes);
   work.move_bytes = request.integer("move_bytes", asked.file_bytes, 4096, kMostBytes);
   work.shares = request.shares("read_shares", {1.0, 0.0, 0.5});
+  work.keep = request.one_of("file", "removed", {"removed", "kept"}) == "kept";
   return work;
 }
 
-Document measured_drive(const DriveWork& work, const ProbeBeat& beat) {
-  DriveProbe probe(work.request, beat);
+Document measured_drive(const DriveWork& work, Runtime* runtime, const ProbeBeat& beat) {
+  std::optional<DriveProbe> own;
+  if (!work.keep || runtime == nullptr) own.emplace(work.request, beat);
+  DriveProbe& probe = own ? *own : runtime->kept_probe(work.request, beat);
   Document rates = Document::array();
   double judged = 0;  // of a mix, where one was asked for
   for (const double share : work.shares) {
@@ -263,12 +268,13 @@ Document to_json(const UpdateRate& rate) {
 std::int32_t ceilings(millpond_runtime* runtime, millpond_str text, millpond_sink_fn sink,
                       void* context, millpond_status* status) {
   return answer(runtime, sink, context, status, "probe ceilings", [&](ProbeCall& call) {
-    const JsonRequest request(
-        text, "probe ceilings",
-        {"measure",        "directory",  "direct",      "io_engine",      "queue_depth",
-         "transfer_bytes", "file_bytes", "move_bytes",  "read_shares",    "elements",
-         "moments",        "parameters", "gradients",   "arithmetic",     "threads",
-         "rounds",         "shards",     "cuda_device", "bus_directions", "pin_bytes"});
+    const JsonRequest request(text, "probe ceilings",
+                              {"measure",     "directory",      "direct",         "io_engine",
+                               "queue_depth", "transfer_bytes", "file_bytes",     "move_bytes",
+                               "read_shares", "elements",       "moments",        "parameters",
+                               "gradients",   "arithmetic",     "threads",        "rounds",
+                               "shards",      "cuda_device",    "bus_directions", "pin_bytes",
+                               "file"});
     const std::vector<std::string> measure = request.some_of(
         "measure", {"drive", "update"}, {"drive", "update", "bus", "cuda_update", "pin"});
     const auto wanted = [&](const char* name) {
@@ -289,7 +295,7 @@ std::int32_t ceilings(millpond_runtime* runtime, millpond_str text, millpond_sin
     const DriveWork drive_work = read_drive_work(call, request, drive);
     const UpdateRequest update_work = read_update_work(call, request, cuda_update);
     Document document = Document::object();
-    if (drive) document["drive"] = measured_drive(drive_work, call.beat());
+    if (drive) document["drive"] = measured_drive(drive_work, call.runtime(), call.beat());
     if (update) document["update"] = to_json(measure_update(update_work));
     if (bus) document["bus"] = measured_bus(device, update_work.rounds, directions);
     if (cuda_update) {

@@ -167,8 +167,13 @@ void Pipeline::visit(StreamedState& state, std::span<const std::uint32_t> tiles,
   impl_->mover.reap(false);
   impl_->mover.recover_lost();
   impl_->require(core);
-  const std::uint64_t depth =
-      impl_->tier.place_bytes == 0 ? 0 : impl_->options.depth_bytes / impl_->tier.place_bytes;
+  // Where tiles are made anew, mostly mains move.
+  std::uint64_t moved = impl_->tier.place_bytes;
+  if (access == Access::kOverwrite && !core.plan.tiles.empty()) {
+    const std::uint64_t main = core.plan.tiles.front().bytes[MILLPOND_SEGMENT_MAIN];
+    if (main != 0) moved = std::min(moved, main);
+  }
+  const std::uint64_t depth = moved == 0 ? 0 : impl_->options.depth_bytes / moved;
   Visit(core, access, work, impl_->mover, impl_->pool, impl_->room,
         static_cast<std::uint32_t>(std::max<std::uint64_t>(depth, 2)))
       .run(tiles, figures);

@@ -75,8 +75,7 @@ class DeviceTile {
     tile_.groups = static_cast<std::uint32_t>(layout.room / kGroupElements);
     tile_.groups_per_block = kBlock / kGroupElements;
     tile_.moments_present = true;
-    check(kernels::blocks_on_cuda(variant_, kernels::is_scaled(request.moments), &blocks_),
-          "load the update");
+    check(kernels::blocks_on_cuda(variant_, request.moments, &blocks_), "load the update");
   }
 
   double update_seconds(Lane& lane) const {

@@ -89,10 +89,21 @@ struct DriveProbe::State {
   EngineChoice choice;
   std::uint64_t places = 0;
   Fd file;
-  // The engine waits at its end for what uses the memory: it goes first.
-  std::unique_ptr<Pages> memory;
   std::unique_ptr<Engine> engine;
-  std::unique_ptr<Stream> stream;
+
+  // Runs body(stream) with memory for a full queue.
+  template <typename Body>
+  void with_stream(Body body) {
+    const std::uint32_t depth = std::max<std::uint32_t>(engine->depth(), 2);
+    Pages memory(depth * request.transfer_bytes);
+    // Noise, so that no drive or filesystem has an easier time with it than with real state.
+    memory.fill_noise();
+    engine->use_memory(memory.data(), memory.bytes());
+    const auto done = [](Engine* e) { e->use_memory(nullptr, 0); };
+    const std::unique_ptr<Engine, decltype(done)> registered(engine.get(), done);
+    Stream stream(*engine, memory, request.transfer_bytes, depth);
+    body(stream);
+  }
 
   bool describe(Transfer* transfer, Transfer::Kind kind, std::uint64_t place) const {
     transfer->kind = kind;
@@ -118,22 +129,18 @@ DriveProbe::DriveProbe(const DriveRequest& request, const ProbeBeat& beat)
   State& state = *state_;
   const std::uint64_t size = request.transfer_bytes;
   state.places = std::max<std::uint64_t>(request.file_bytes / size, 2);
-  const std::uint32_t depth = std::max<std::uint32_t>(state.choice.raw->depth(), 2);
   state.file = state.root.create(state.places * size, "probe");
-  state.memory = std::make_unique<Pages>(depth * size);
-  // Noise, so that no drive or filesystem has an easier time with it than with real state.
-  state.memory->fill_noise();
   state.engine = std::make_unique<Engine>(std::move(state.choice.raw), std::chrono::seconds(60));
-  state.engine->reserve(depth);
-  state.engine->use_memory(state.memory->data(), state.memory->bytes());
-  state.stream = std::make_unique<Stream>(*state.engine, *state.memory, size, depth);
+  state.engine->reserve(std::max<std::uint32_t>(state.engine->depth(), 2));
 
   std::uint64_t at = 0;
-  const auto begin = Clock::now();
-  state.stream->run([&](Transfer* transfer) {
-    if (at == state.places || (at >= 2 && state.over(begin))) return false;
-    state.tell(beat, at, state.places);
-    return state.describe(transfer, Transfer::Kind::kWrite, at++);
+  state.with_stream([&](Stream& stream) {
+    const auto begin = Clock::now();
+    stream.run([&](Transfer* transfer) {
+      if (at == state.places || (at >= 2 && state.over(begin))) return false;
+      state.tell(beat, at, state.places);
+      return state.describe(transfer, Transfer::Kind::kWrite, at++);
+    });
   });
   state.places = at;  // what was not written is not read either
 }
@@ -148,17 +155,19 @@ DriveRate DriveProbe::measure(double read_share, std::uint64_t move_bytes, const
   // Reads run ahead of writes by half the file; the share is kept by counting.
   std::uint64_t reads = 0;
   std::uint64_t writes = 0;
-  const auto begin = Clock::now();
-  state.stream->run([&](Transfer* transfer) {
-    const std::uint64_t issued = reads + writes;
-    if (issued == total || (issued != 0 && state.over(begin))) return false;
-    state.tell(beat, issued, total);
-    const bool read = static_cast<double>(reads) < read_share * static_cast<double>(issued + 1);
-    return read ? state.describe(transfer, Transfer::Kind::kRead, state.places / 2 + reads++)
-                : state.describe(transfer, Transfer::Kind::kWrite, writes++);
-  });
   DriveRate rate;
-  rate.seconds = seconds_since(begin);
+  state.with_stream([&](Stream& stream) {
+    const auto begin = Clock::now();
+    stream.run([&](Transfer* transfer) {
+      const std::uint64_t issued = reads + writes;
+      if (issued == total || (issued != 0 && state.over(begin))) return false;
+      state.tell(beat, issued, total);
+      const bool read = static_cast<double>(reads) < read_share * static_cast<double>(issued + 1);
+      return read ? state.describe(transfer, Transfer::Kind::kRead, state.places / 2 + reads++)
+                  : state.describe(transfer, Transfer::Kind::kWrite, writes++);
+    });
+    rate.seconds = seconds_since(begin);
+  });
   rate.bytes_read = reads * state.request.transfer_bytes;
   rate.bytes_written = writes * state.request.transfer_bytes;
   rate.bytes_per_s = static_cast<double>(rate.bytes_read + rate.bytes_written) / rate.seconds;

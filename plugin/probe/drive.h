@@ -23,6 +23,7 @@ struct DriveRequest {
   std::uint64_t transfer_bytes = 4 << 20;  // multiple of 4096
   std::uint64_t file_bytes = 4ull << 30;   // written once before anything is timed
   double most_seconds = 0;                 // each of writing and measuring ends then; 0: no limit
+  bool operator==(const DriveRequest&) const = default;
 };
 
 struct DriveRate {
@@ -32,6 +33,7 @@ struct DriveRate {
   std::uint64_t bytes_written = 0;
 };
 
+// Between its calls it holds a file and an engine, and no memory to speak of.
 class DriveProbe {
  public:
   // Makes the file, reserved and written. Throws Error of the directory, the engine and the drive.

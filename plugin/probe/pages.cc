@@ -25,13 +25,14 @@ Pages::Pages(std::uint64_t bytes) : bytes_(kernels::round_up(bytes, 2 << 20)) {
 Pages::~Pages() { munmap(data_, bytes_); }
 
 void Pages::fill_noise() {
-  std::uint64_t state = 0x9e3779b97f4a7c15ull;
   for (std::uint64_t i = 0; i < bytes_; i += 8) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
+    // SplitMix64 of the place: no word waits for the one before.
+    std::uint64_t mix = (i + 8) * 0x9e3779b97f4a7c15ull;
+    mix = (mix ^ (mix >> 30)) * 0xbf58476d1ce4e5b9ull;
+    mix = (mix ^ (mix >> 27)) * 0x94d049bb133111ebull;
+    mix ^= mix >> 31;
     // Exponent bits of both halves at 0x3c..: values around 0.01.
-    const std::uint64_t word = (state & 0x80ff00ff80ff00ffull) | 0x3c003c003c003c00ull;
+    const std::uint64_t word = (mix & 0x80ff00ff80ff00ffull) | 0x3c003c003c003c00ull;
     std::memcpy(data_ + i, &word, 8);
   }
 }

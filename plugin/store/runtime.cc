@@ -110,6 +110,15 @@ void Runtime::ensure_resources(std::uint64_t state_bytes) {
   memory_choice_ = std::move(memory.sentence);
 }
 
+DriveProbe& Runtime::kept_probe(const DriveRequest& request, const ProbeBeat& beat) {
+  if (kept_probe_ == nullptr || kept_request_ != request) {
+    kept_probe_.reset();  // its space first
+    kept_probe_ = std::make_unique<DriveProbe>(request, beat);
+    kept_request_ = request;
+  }
+  return *kept_probe_;
+}
+
 Store& Runtime::create_store(std::string_view uid) {
   try {
     checkpoint::check_uid(uid);

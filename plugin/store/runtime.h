@@ -28,6 +28,7 @@
 #include "plugin/io/scratch.h"
 #include "plugin/options/options.h"
 #include "plugin/pipeline/pipeline.h"
+#include "plugin/probe/drive.h"
 #include "plugin/store/drive_rate.h"
 #include "plugin/store/file_reaper.h"
 #include "plugin/store/save.h"
@@ -89,6 +90,9 @@ class Runtime {
   // tried again.
   void ensure_resources(std::uint64_t state_bytes);
   const DriveSpeed& drive_speed() const { return speed_; }
+  // A probe whose file stays until another request or the runtime's end: repeated measurements
+  // then do not write it again, nor leave the filesystem to remove it beside the step that follows.
+  DriveProbe& kept_probe(const DriveRequest& request, const ProbeBeat& beat);
 
   // A state without contents for a plan: files reserved in the scratch directories so that their
   // bytes balance. Throws Error(E_NO_SPACE) with needed and free bytes; nothing is left behind.
@@ -172,6 +176,8 @@ class Runtime {
   std::vector<std::uint64_t> reserved_;  // by root
   std::uint64_t memory_cap_ = 0;
   DriveSpeed speed_ = assumed_speed();
+  std::optional<DriveRequest> kept_request_;
+  std::unique_ptr<DriveProbe> kept_probe_;
   std::string memory_choice_;  // how the cap came about
   std::optional<OpenSave> open_save_;
   std::optional<Error> load_failure_;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # 1.6 B parameters on a GPU machine beside its own limits, alone and with little memory, 8 minutes
 #
-# Needs a CUDA device, torch, 24 GiB free in SCRATCH and BUILD from `cmake --preset cuda`. Writes one JSON a case into
+# Needs a CUDA device, torch, 28 GiB free in SCRATCH and BUILD from `cmake --preset cuda`. Writes one JSON a case into
 # RESULTS (default: build/campaign/gpu). On a bare machine, with programs that were built elsewhere:
 #   BUILD=dir SCRATCH=/mnt/nvme/x RESULTS=out bash tests/campaign/gpu.sh      dir/bin/millpond, dir/lib/libmillpond.so
 # CASES: some of tier mapped bf16 drive drive_bf16 products. HOG=0: the drive's cases with all of the memory.

@@ -85,6 +85,35 @@ TEST(ProbeDirectory, a_runtimes_first_scratch_directory_is_the_default) {
   EXPECT_STREQ(without.status.field, "request.directory");
 }
 
+std::ptrdiff_t entries_of(const std::string& directory) {
+  return std::distance(std::filesystem::directory_iterator(directory), {});
+}
+
+TEST(ProbeCeilings, a_kept_file_stays_for_the_same_request_and_goes_with_the_runtime) {
+  const TemporaryDirectory scratch;
+  {
+    Job job(scratch.path());
+    const auto measure = [&](const std::string& file, const std::string& more) {
+      return ask(
+          probes().ceilings,
+          R"({"measure": ["drive"], "read_shares": [0.5], "move_bytes": 1048576, "file": ")" +
+              file + "\"" + more + "}",
+          job.runtime);
+    };
+    for (const char* size : {"4194304", "4194304", "8388608"}) {
+      const Answer answer = measure("kept", std::string(R"(, "file_bytes": )") + size);
+      ASSERT_EQ(answer.code, MILLPOND_OK) << answer.status.text();
+      EXPECT_EQ(entries_of(scratch.path()), 1) << size;  // never a second one beside it
+    }
+    ASSERT_EQ(measure("removed", R"(, "file_bytes": 4194304)").code, MILLPOND_OK);
+    EXPECT_EQ(entries_of(scratch.path()), 1);
+    const Answer unknown = measure("lost", "");
+    EXPECT_EQ(unknown.code, MILLPOND_E_ARGUMENT);
+    EXPECT_STREQ(unknown.status.field, "request.file");
+  }
+  EXPECT_EQ(entries_of(scratch.path()), 0);
+}
+
 TEST(ProbeCeilings, rates_are_bytes_by_seconds_in_the_shares_asked_for) {
   const TemporaryDirectory scratch;
   Job job(scratch.path());

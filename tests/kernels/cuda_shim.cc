@@ -89,7 +89,8 @@ SHIM int cuda_shim_update(const CudaShimStep* s, float* main, float* exp_avg, fl
     error = millpond::kernels::complete_scalars_on_cuda(&device->scalars, 1, stream);
   }
   if (error == 0 && blocks == 0) {
-    error = millpond::kernels::blocks_on_cuda(hyper.variant, false, &blocks);
+    error = millpond::kernels::blocks_on_cuda(hyper.variant, millpond::kernels::Storage::kFp32,
+                                              &blocks);
   }
   if (error != 0) return error;
   return millpond::kernels::update_on_cuda(hyper.variant, tile, &device->scalars, blocks, stream);

@@ -32,7 +32,9 @@ typedef struct millpond_ext_probe {
   /* Measures now, which takes seconds. Request: measure, a list of "drive", "update", "bus",
    * "cuda_update", "pin" (default the first two);
    *   drive: directory, direct, io_engine, queue_depth, transfer_bytes (4194304), file_bytes
-   *   (4294967296: written first, gone afterwards), move_bytes (file_bytes; for each share),
+   *   (4294967296: written first), file ("removed": gone afterwards; "kept": stays for the next
+   *   request with the same keys, until another one or the runtime's end), move_bytes (file_bytes;
+   *   for each share),
    *   read_shares (list of numbers from 0, writes only, to 1, reads only; [1, 0, 0.5]);
    *   update: elements (67108864), moments (the runtime's), parameters ("bf16"; "fp32": its own
    *   main), gradients ("fp32"), arithmetic ("torch_cpu_fused/1"), threads (0: processors), rounds

@@ -62,8 +62,8 @@ struct Places {
 
 std::uint32_t blocks_of(const CudaRequest& request) {
   std::uint32_t blocks = 0;
-  const bool scaled = kernels::is_scaled(request.plan->options.storage[MILLPOND_SEGMENT_EXP_AVG]);
-  check_cuda(kernels::blocks_on_cuda(request.variant, scaled, &blocks), "load the update kernel");
+  const kernels::Storage moments = request.plan->options.storage[MILLPOND_SEGMENT_EXP_AVG];
+  check_cuda(kernels::blocks_on_cuda(request.variant, moments, &blocks), "load the update kernel");
   return blocks;
 }
 
