@@ -39,7 +39,7 @@ if [ -n "${SAVE_ELSEWHERE:-}" ]; then
     dd of="$file" oflag=nocache conv=notrunc,fdatasync count=0 status=none # nothing of it is in the page cache
     local begin
     begin=$(date +%s.%N)
-    "$@" >/dev/null
+    "$@" >/dev/null || return
     awk -v begin="$begin" -v end="$(date +%s.%N)" 'BEGIN { print end - begin }'
   }
   for _ in 1 2 3; do
