@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checkpoints killed and powered off at every system call, damaged in every byte, on 100 kinds of full disks (20 minutes)
+# Checkpoints killed and powered off at every system call, damaged in every byte, on 100 kinds of full disks (5 minutes)
 set -euo pipefail
 export MILLPOND_CAMPAIGN=1
 "$BUILD/tests/checkpoint/checkpoint_kill_test"
